@@ -71,10 +71,14 @@ func newInstallation() *installation {
 		objects = append(objects, nodeObjects(name)...)
 	}
 	is.volumes = []nodeapi.VolumeStatus{
-		{ID: "pvc-1", PV: "pvc-1", Node: "worker-1", Pool: "nvme", Claim: "shop/pg-0", Bytes: 200 * gibi,
-			Used: 188 * gibi},
-		{ID: "pvc-2", PV: "pvc-2", Node: "worker-1", Pool: "nvme", Claim: "shop/<b>", Bytes: 100 * gibi,
-			Used: 12 * gibi},
+		{
+			ID: "pvc-1", PV: "pvc-1", Node: "worker-1", Pool: "nvme", Claim: "shop/pg-0", Bytes: 200 * gibi,
+			Used: 188 * gibi,
+		},
+		{
+			ID: "pvc-2", PV: "pvc-2", Node: "worker-1", Pool: "nvme", Claim: "shop/<b>", Bytes: 100 * gibi,
+			Used: 12 * gibi,
+		},
 		{ID: "pvc-3", Node: "worker-1", Pool: "nvme", Bytes: 50 * gibi, Used: -1, State: "orphan"},
 	}
 	is.api = fake.NewClientset(append(append(objects, controllerPod()), userObjects()...)...)
@@ -181,7 +185,11 @@ func golden(t *testing.T, file, got string) {
 
 // TestDiagnosis: the commands read, say what is wrong, and end with an error that says so.
 func TestDiagnosis(t *testing.T) {
-	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "pods/exec"}, "hpp-controller-1", errors.New("no"))
+	forbidden := apierrors.NewForbidden(
+		schema.GroupResource{Resource: "pods/exec"},
+		"hpp-controller-1",
+		errors.New("no"),
+	)
 	for file, c := range map[string]struct {
 		args   []string
 		change func(*installation)
@@ -239,7 +247,7 @@ func TestExplainRefuses(t *testing.T) {
 		"get pod x in namespace shop":                                 {"explain", "pod", "x"},
 		"wrong command line: explain what?":                           {"explain", "deployment/x"},
 		"want pvc, pod, pv or node":                                   {"explain"},
-		"--file: open ":                                               {"report", "--file", t.TempDir() + "/none/r.html"},
+		"--file: open ":                                               {"report", "--file", t.TempDir() + "/no/r.html"},
 	} {
 		if _, err, code := newInstallation().run(t, "shop", args...); code == 0 || !strings.Contains(err, want) {
 			t.Errorf("%v: %d, %s, want %s", args, code, err, want)

@@ -96,7 +96,11 @@ func objects() []runtime.Object {
 	all = append(all, claim("blog", "media", "worker-17", 50*gib, 3*day)...)
 	for _, node := range []string{"worker-4", "worker-9", "worker-17"} {
 		all = append(all, &storagev1.CSINode{
-			ObjectMeta: named("", node), Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: driver}}},
+			ObjectMeta: named(
+				"",
+				node,
+			),
+			Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: driver}}},
 		}, &corev1.Node{ObjectMeta: named("", node)}, &storagev1.CSIStorageCapacity{
 			ObjectMeta: named("hpp", "csisc-"+node), StorageClassName: "fast",
 			Capacity:     resource.NewQuantity(212*gib, resource.BinarySI),
@@ -136,7 +140,9 @@ func troubled() nodeapi.Status {
 	full.Warnings = []nodeapi.Warning{{
 		Reason: nodeapi.WarningVolumeLost, Message: "no directory for: pvc-pg-0", Volumes: []string{"pvc-pg-0"},
 	}}
-	absent.State, absent.Message, absent.Since = nodeapi.StateAbsent, "nothing is mounted at /mnt/nvme", before(2*time.Hour)
+	absent.State, absent.Message, absent.Since = nodeapi.StateAbsent, "nothing is mounted at /mnt/nvme", before(
+		2*time.Hour,
+	)
 	s.Nodes[1].Version = "0.0.9"
 	away.State, away.Seen, away.Pools, away.Version = "not connected", before(6*time.Minute), nil, ""
 	return s
@@ -216,7 +222,8 @@ func (s setting) run(t *testing.T, args ...string) (stdout, stderr string, code 
 func TestPictures(t *testing.T) {
 	usual := setting{objects: objects(), status: troubled(), volumes: volumes()}
 	forbidden := setting{
-		objects: objects(), execErr: apierrors.NewForbidden(schema.GroupResource{Resource: "pods/exec"}, "hpp-controller-1",
+		objects: objects(),
+		execErr: apierrors.NewForbidden(schema.GroupResource{Resource: "pods/exec"}, "hpp-controller-1",
 			errors.New("ask an admin")),
 	}
 	for name, c := range map[string]struct {

@@ -49,7 +49,7 @@ func (p *plugin) read(ctx context.Context, namespace string, questions ...string
 	}
 	at.Driver = cmp.Or(at.Driver, p.driver, names.Driver)
 	at.TopologyKey = cmp.Or(at.TopologyKey, topologyKey)
-	problems := make([]error, len(questions))
+	problems := make([]error, len(questions)+1)
 	var asked sync.WaitGroup
 	for i, question := range questions {
 		answer := map[string]any{askStatus: &f.Reported, askVolumes: &f.Listed, askTrash: &f.Deleted}[question]
@@ -60,7 +60,8 @@ func (p *plugin) read(ctx context.Context, namespace string, questions ...string
 	f.State, err = cluster.Read(ctx, api, at, namespace)
 	asked.Wait()
 	f.Now = p.now()
-	for _, why := range append(problems, away) {
+	problems[len(questions)] = away
+	for _, why := range problems {
 		switch {
 		case why == nil:
 		case apierrors.IsForbidden(why), errors.Is(why, remote.ErrVersion), errors.Is(why, remote.ErrRefused):

@@ -35,6 +35,7 @@ func controllerPod(namespace, name, driver string, ready bool) *corev1.Pod {
 
 func TestFindController(t *testing.T) {
 	one, other := controllerPod("hpp", "hpp-1", "a.example", true), controllerPod("other", "hpp-2", "b.example", true)
+	unready := controllerPod("hpp", "hpp-0", "a.example", false)
 	for name, test := range map[string]struct {
 		pods              []runtime.Object
 		namespace, driver string
@@ -42,15 +43,20 @@ func TestFindController(t *testing.T) {
 	}{
 		"the only one":  {[]runtime.Object{one}, "", "", "hpp-1", ""},
 		"two replicas":  {[]runtime.Object{one, controllerPod("hpp", "hpp-0", "a.example", true)}, "", "", "hpp-0", ""},
-		"one is ready":  {[]runtime.Object{one, controllerPod("hpp", "hpp-0", "a.example", false)}, "", "", "hpp-1", ""},
+		"one is ready":  {[]runtime.Object{one, unready}, "", "", "hpp-1", ""},
 		"by driver":     {[]runtime.Object{one, other}, "", "b.example", "hpp-2", ""},
 		"by namespace":  {[]runtime.Object{one, other}, "hpp", "", "hpp-1", ""},
 		"several":       {[]runtime.Object{one, other}, "", "", "", "--driver a.example, or --driver b.example"},
 		"none":          {nil, "hpp", "", "", "ready in namespace hpp"},
-		"none is ready": {[]runtime.Object{controllerPod("hpp", "hpp-0", "a.example", false)}, "", "", "", "pod hpp/hpp-0 is not ready"},
+		"none is ready": {[]runtime.Object{unready}, "", "", "", "pod hpp/hpp-0 is not ready"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := cluster.FindController(t.Context(), fake.NewClientset(test.pods...), test.namespace, test.driver)
+			got, err := cluster.FindController(
+				t.Context(),
+				fake.NewClientset(test.pods...),
+				test.namespace,
+				test.driver,
+			)
 			if test.says != "" {
 				if !errors.Is(err, cluster.ErrNoController) || !strings.Contains(err.Error(), test.says) {
 					t.Errorf("got %v", err)

@@ -103,7 +103,11 @@ func TestRead(t *testing.T) {
 		},
 	} {
 		got, err := cluster.Read(t.Context(), fake.NewClientset(objects()...), at, namespace)
-		if diff := cmp.Diff(want, names(got)); err != nil || diff != "" || len(got.Missing) > 0 || got.Controller != at {
+		if diff := cmp.Diff(
+			want,
+			names(got),
+		); err != nil || diff != "" || len(got.Missing) > 0 ||
+			got.Controller != at {
 			t.Errorf("namespace %q: %v, %v: %s", namespace, err, got.Missing, diff)
 		}
 	}
@@ -173,7 +177,7 @@ func TestReadWithoutRights(t *testing.T) {
 
 func TestEvents(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	event := func(name, about, uid string, minute int) *corev1.Event {
+	event := func(name, about string, minute int) *corev1.Event {
 		e := &corev1.Event{ObjectMeta: named("shop", name)}
 		e.InvolvedObject = corev1.ObjectReference{
 			Kind: "PersistentVolumeClaim", Namespace: "shop", Name: about, UID: "1",
@@ -181,13 +185,13 @@ func TestEvents(t *testing.T) {
 		e.CreationTimestamp = metav1.NewTime(at.Add(time.Duration(minute) * time.Minute))
 		return e
 	}
-	often := event("often", "data", "1", 0)
+	often := event("often", "data", 0)
 	often.Series = &corev1.EventSeries{LastObservedTime: metav1.NewMicroTime(at.Add(9 * time.Minute))}
-	again := event("again", "data", "1", 1)
+	again := event("again", "data", 1)
 	again.LastTimestamp = metav1.NewTime(at.Add(8 * time.Minute))
-	late := event("late", "data", "1", 2)
+	late := event("late", "data", 2)
 	late.EventTime = metav1.NewMicroTime(at.Add(7 * time.Minute))
-	api := fake.NewClientset(often, again, late, event("first", "data", "1", 3), event("other", "logs", "1", 4))
+	api := fake.NewClientset(often, again, late, event("first", "data", 3), event("other", "logs", 4))
 	var asked string
 	api.PrependReactor("list", "events", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		asked = a.(clienttesting.ListActionImpl).ListOptions.FieldSelector

@@ -16,8 +16,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/say"
 )
 
-// nodes are those that have, or had, the driver: each as it is explained.
-func (f Facts) nodes() (checks []Check) {
+// served are the nodes that have, or had, the driver.
+func (f Facts) served() []string {
 	served := map[string]bool{}
 	for _, n := range f.Reported.Nodes {
 		served[n.Name] = true
@@ -27,8 +27,13 @@ func (f Facts) nodes() (checks []Check) {
 			served[p.Spec.NodeName] = true
 		}
 	}
-	well := 0
-	for _, name := range slices.Sorted(maps.Keys(served)) {
+	return slices.Sorted(maps.Keys(served))
+}
+
+// nodes are those that have, or had, the driver: each as it is explained.
+func (f Facts) nodes() (checks []Check) {
+	well, served := 0, f.served()
+	for _, name := range served {
 		asked := f.Facts
 		asked.Away = "" // is said once
 		answer := diagnosis.Node(asked, name)
@@ -69,46 +74,58 @@ func (f Facts) pools() (checks []Check) {
 	return checks
 }
 
+// poolOn is a pool on all nodes that it is selected on.
+type poolOn struct {
+	present, selected int
+	held              map[string]bool     // how volumes are held to their sizes
+	unenforced        map[string][]string // the nodes by the reason why they are not
+	withOS            []string
+}
+
+func (on *poolOn) add(node string, p nodeapi.PoolStatus) {
+	on.selected++
+	if !p.Served() {
+		return
+	}
+	on.present++
+	on.held[fmt.Sprintf("%s (%s)", p.Enforcement, p.Backend)] = true
+	if p.EnforcementReason != "" {
+		on.unenforced[p.EnforcementReason] = append(on.unenforced[p.EnforcementReason], node)
+	}
+	if p.WithOS != nil && *p.WithOS {
+		on.withOS = append(on.withOS, node)
+	}
+}
+
 func (f Facts) pool(name string) (checks []Check) {
-	present, selected, held := 0, 0, map[string]bool{}
-	unenforced, withOS := map[string][]string{}, []string{}
+	on := poolOn{held: map[string]bool{}, unenforced: map[string][]string{}}
 	for _, n := range f.Reported.Nodes {
 		for _, p := range n.Pools {
-			if p.Name != name || p.State == nodeapi.StateNotSelected {
-				continue
-			}
-			selected++
-			if !p.Served() {
-				continue
-			}
-			present++
-			held[strings.TrimSpace(p.Backend+" "+p.Enforcement)] = true
-			if p.EnforcementReason != "" {
-				unenforced[p.EnforcementReason] = append(unenforced[p.EnforcementReason], n.Name)
-			}
-			if p.WithOS != nil && *p.WithOS {
-				withOS = append(withOS, n.Name)
+			if p.Name == name && p.State != nodeapi.StateNotSelected {
+				on.add(n.Name, p)
 			}
 		}
 	}
 	level := OK
-	if present == 0 {
+	if on.present == 0 {
 		level = Fail
 	}
-	checks = one(level, fmt.Sprintf("Pool %s is on %d of the %d nodes that it is selected on; sizes: %s.", name,
-		present, selected, cmp.Or(strings.Join(slices.Sorted(maps.Keys(held)), ", "), "unknown")))
-	if selected == 0 {
+	checks = one(level, fmt.Sprintf("Pool %s is on %d of the %d nodes that it is selected on; enforcement: %s.", name,
+		on.present, on.selected, cmp.Or(strings.Join(slices.Sorted(maps.Keys(on.held)), ", "), "unknown")))
+	if on.selected == 0 {
 		checks = one(Warn, fmt.Sprintf("Pool %s is selected on no node that is connected: its nodeSelector fits none.",
 			name), "kubectl get nodes --show-labels")
 	}
-	for _, reason := range slices.Sorted(maps.Keys(unenforced)) {
+	for _, reason := range slices.Sorted(maps.Keys(on.unenforced)) {
 		checks = append(checks, Check{Warn, fmt.Sprintf("Pool %s holds no volume to its size on %s.", name,
-			abridge.Names(unenforced[reason])), []string{reason}})
+			abridge.Names(on.unenforced[reason])), []string{reason}})
 	}
-	if len(withOS) > 0 {
-		checks = append(checks, Check{Warn, fmt.Sprintf("Pool %s is on a filesystem of the operating system on %s: "+
-			"full volumes stop the node.", name, abridge.Names(withOS)),
-			[]string{"docs/runbooks/HPPSharingPoolPathWithOS.md"}})
+	if len(on.withOS) > 0 {
+		checks = append(checks, Check{
+			Warn, fmt.Sprintf("Pool %s is on a filesystem of the operating system on %s: "+
+				"full volumes stop the node.", name, abridge.Names(on.withOS)),
+			[]string{"docs/runbooks/HPPSharingPoolPathWithOS.md"},
+		})
 	}
 	return checks
 }

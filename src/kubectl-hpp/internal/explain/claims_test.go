@@ -71,8 +71,10 @@ func claims() []row {
 
 func waiting() []row {
 	return []row{
-		{"chosen node is not connected", pending(func(w *world) { w.annotate("worker-1"); w.disconnect() }),
-			"NodeNotConnected!"},
+		{
+			"chosen node is not connected", pending(func(w *world) { w.annotate("worker-1"); w.disconnect() }),
+			"NodeNotConnected!",
+		},
 		{"chosen node is gone", pending(func(w *world) { w.annotate("worker-9") }), "NodeGone!"},
 		{"chosen node lacks the driver", pending(func(w *world) {
 			w.annotate("worker-1")
@@ -111,10 +113,15 @@ func classes() []row {
 		{"no class, and no default", pending(func(w *world) { w.claim.Spec.StorageClassName = nil }), "NoClass!"},
 		{"class of another driver", pending(func(w *world) { w.class.Provisioner = "other.example" }), "OtherDriver"},
 		{"bound to another driver's volume", func(w *world) { w.claim.Spec.VolumeName = "nfs" }, "OtherDriver"},
-		{"class names a pool of no node", pending(func(w *world) { w.class.Parameters["storagePool"] = "nvm" }),
-			"PoolUnknown!"},
-		{"class names pools that no node has", pending(func(w *world) { w.class.Parameters["storagePool"] = "ssd*" }),
-			"PoolUnknown!"},
+		{
+			"class names a pool of no node", pending(func(w *world) { w.class.Parameters["storagePool"] = "nvm" }),
+			"PoolUnknown!",
+		},
+		{
+			"class names pools that no node has",
+			pending(func(w *world) { w.class.Parameters["storagePool"] = "ssd*" }),
+			"PoolUnknown!",
+		},
 		{"being restored", pending(func(w *world) {
 			w.Listed = []nodeapi.VolumeStatus{{
 				ID: "pvc-1-2", Node: "worker-2", State: "3Gi of about 8Gi, and 1200 files, are copied",
@@ -139,10 +146,14 @@ func classes() []row {
 		{"being deleted, with a pod", pending(func(w *world) {
 			w.claim.DeletionTimestamp = &metav1.Time{Time: now()}
 		}), "Deleting!"},
-		{"its volume is gone", func(w *world) { w.claim.Status.Phase, w.Volumes = corev1.ClaimLost, nil },
-			"VolumeGone!"},
-		{"asks for a volume that is not there", pending(func(w *world) { w.claim.Spec.VolumeName = "pvc-9" }),
-			"VolumeMissing!"},
+		{
+			"its volume is gone", func(w *world) { w.claim.Status.Phase, w.Volumes = corev1.ClaimLost, nil },
+			"VolumeGone!",
+		},
+		{
+			"asks for a volume that is not there", pending(func(w *world) { w.claim.Spec.VolumeName = "pvc-9" }),
+			"VolumeMissing!",
+		},
 		{"asks for another's volume", func(w *world) {
 			w.claim.Status.Phase = corev1.ClaimPending
 			uid(w, "7")

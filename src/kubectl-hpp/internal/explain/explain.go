@@ -22,8 +22,10 @@ func quoted(events []corev1.Event) (rows [][2]string) {
 
 // unknown is what is said where no case applies.
 func unknown(f facts.Facts, what string, events []corev1.Event) say.Answer {
-	answer := say.Answer{Reason: "Unknown", Message: what + "; nothing wrong is known. Its events:",
-		Rows: quoted(events)}
+	answer := say.Answer{
+		Reason: "Unknown", Message: what + "; nothing wrong is known. Its events:",
+		Rows: quoted(events),
+	}
 	if len(events) == 0 {
 		answer.Message = what + "; nothing wrong is known, and there are no events of it."
 	}

@@ -207,14 +207,14 @@ func TestExplain(t *testing.T) {
 }
 
 func reasons(a say.Answer) string {
-	text := a.Reason
+	words := []string{a.Reason}
 	if a.Wrong {
-		text += "!"
+		words[0] += "!"
 	}
 	for _, also := range a.Also {
-		text += " " + reasons(also)
+		words = append(words, reasons(also))
 	}
-	return text
+	return strings.Join(words, " ")
 }
 
 // uid is for objects that replace others of their name.

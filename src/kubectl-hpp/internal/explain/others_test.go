@@ -19,8 +19,10 @@ func volumes() []row {
 		{"full, and little is left", func(w *world) {
 			w.Listed[0].Used, w.pools[0].Allocatable = 200*gibi, 40*gibi
 		}, "Full!"},
-		{"full, and so is the pool", func(w *world) { w.Listed[0].Used, w.pools[0].Allocatable = 200*gibi, 0 },
-			"Full!"},
+		{
+			"full, and so is the pool", func(w *world) { w.Listed[0].Used, w.pools[0].Allocatable = 200*gibi, 0 },
+			"Full!",
+		},
 		{"not grown", func(w *world) {
 			w.ask("600Gi")
 			w.tell("PersistentVolumeClaim", "shop", "pg", "VolumeResizeFailed", "resize volume failed: rpc error: "+
@@ -34,8 +36,10 @@ func volumes() []row {
 			w.pv.Annotations = map[string]string{driver + "/release-volume": "worker-1"}
 		}, "GivenUp NodeNotConnected!"},
 		{"its node lacks the driver", func(w *world) { w.CSINodes[0].Spec.Drivers = nil }, "DriverMissing!"},
-		{"the controller is away", func(w *world) { w.Away, w.Reported.Nodes = "no pod is ready", nil },
-			"ControllerAway!"},
+		{
+			"the controller is away", func(w *world) { w.Away, w.Reported.Nodes = "no pod is ready", nil },
+			"ControllerAway!",
+		},
 	}...)
 }
 
@@ -109,12 +113,18 @@ func pods() []row {
 		{"without a volume of the driver", func(w *world) { w.pod.Spec.Volumes = nil }, "Running"},
 		{"its claim is missing", func(w *world) { w.pend(); w.Claims = nil }, "ClaimMissing!"},
 		{"its claim has no room", func(w *world) { w.pend() }, "NoRoom! Unschedulable!"},
-		{"its volume's node is cordoned", bound(func(w *world) { w.Nodes[0].Spec.Unschedulable = true }),
-			"NodeCordoned! Well"},
-		{"its volume's node is not ready", bound(func(w *world) { w.Nodes[0].Status.Conditions = nil }),
-			"NodeNotReady! Well"},
-		{"its volume's node is gone", bound(func(w *world) { w.Nodes, w.Reported.Nodes = w.Nodes[1:], nil }),
-			"NodeGone! NodeGone!"},
+		{
+			"its volume's node is cordoned", bound(func(w *world) { w.Nodes[0].Spec.Unschedulable = true }),
+			"NodeCordoned! Well",
+		},
+		{
+			"its volume's node is not ready", bound(func(w *world) { w.Nodes[0].Status.Conditions = nil }),
+			"NodeNotReady! Well",
+		},
+		{
+			"its volume's node is gone", bound(func(w *world) { w.Nodes, w.Reported.Nodes = w.Nodes[1:], nil }),
+			"NodeGone! NodeGone!",
+		},
 		{"its volume's node is full", bound(func(*world) {}), "NodeFull! Well"},
 		{"its claims are on two nodes", bound(func(w *world) {
 			second, pv := *w.claim.DeepCopy(), *w.pv.DeepCopy()
@@ -133,8 +143,10 @@ func pods() []row {
 			w.tell("Pod", "shop", "pg-0", "FailedMount", "rpc error: code = FailedPrecondition desc = volume pvc-1-2 "+
 				"is being moved to node worker-2")
 		}), "Moving Well"},
-		{"its node lacks the driver", starting(func(w *world) { w.CSINodes[0].Spec.Drivers = nil }),
-			"DriverMissing! DriverMissing!"},
+		{
+			"its node lacks the driver", starting(func(w *world) { w.CSINodes[0].Spec.Drivers = nil }),
+			"DriverMissing! DriverMissing!",
+		},
 		{"its node is down", func(w *world) {
 			w.pod.DeletionTimestamp, w.Nodes[0].Status.Conditions = &metav1.Time{Time: now()}, nil
 		}, "NodeDown! Well"},
@@ -151,8 +163,10 @@ func nodes() []row {
 		{"cordoned", func(w *world) { w.Nodes[0].Spec.Unschedulable = true }, "Cordoned"},
 		{"gone", func(w *world) { w.Nodes = w.Nodes[1:]; w.disconnect() }, "NodeGone! NodeNotConnected!"},
 		{"not ready", func(w *world) { w.Nodes[0].Status.Conditions = nil }, "NodeNotReady!"},
-		{"without a pod of the driver", func(w *world) { w.CSINodes[0].Spec.Drivers, w.DriverPods = nil, nil },
-			"DriverMissing!"},
+		{
+			"without a pod of the driver", func(w *world) { w.CSINodes[0].Spec.Drivers, w.DriverPods = nil, nil },
+			"DriverMissing!",
+		},
 		{"its driver's pod does not start", func(w *world) {
 			w.CSINodes[0].Spec.Drivers, w.DriverPods[0].Status.Conditions = nil, nil
 			w.DriverPods[0].Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "driver"}}
@@ -163,8 +177,10 @@ func nodes() []row {
 		{"the kubelet has another directory", func(w *world) { w.CSINodes[0].Spec.Drivers = nil }, "NotRegistered!"},
 		{"not connected", (*world).disconnect, "NodeNotConnected!"},
 		{"never connected", func(w *world) { w.Reported.Nodes = w.Reported.Nodes[1:] }, "NodeNotConnected!"},
-		{"the controller is away", func(w *world) { w.Away, w.Reported.Nodes = "no pod is ready", nil },
-			"ControllerAway!"},
+		{
+			"the controller is away", func(w *world) { w.Away, w.Reported.Nodes = "no pod is ready", nil },
+			"ControllerAway!",
+		},
 		{"another version", func(w *world) { w.Reported.Nodes[0].Version = "0.1.0" }, "OtherVersion"},
 		{"its pools", func(w *world) {
 			pools := &w.Reported.Nodes[0].Pools

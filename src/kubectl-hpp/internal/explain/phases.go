@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
@@ -88,6 +89,11 @@ func (v volume) grow(bytes int64) string {
 	return v.claim.typed("patch", fmt.Sprintf(`-p '{"spec": {"resources": {"requests": {"storage": %q}}}}'`, size))
 }
 
+// expands reports whether volumes of a class can grow, as far as is known.
+func expands(c *storagev1.StorageClass) bool {
+	return c == nil || c.AllowVolumeExpansion != nil && *c.AllowVolumeExpansion
+}
+
 // full is for a volume that pods will soon find full.
 func (v volume) full() (say.Answer, bool) {
 	used := v.listed.Used
@@ -99,7 +105,7 @@ func (v volume) full() (say.Answer, bool) {
 	switch {
 	case v.claim == nil:
 		return say.Wrong("Full", message)
-	case v.claim.class != nil && (v.claim.class.AllowVolumeExpansion == nil || !*v.claim.class.AllowVolumeExpansion):
+	case !expands(v.claim.class):
 		return say.Wrong("Full", message, fmt.Sprintf("Let its class grow volumes: kubectl patch storageclass %s -p "+
 			`'{"allowVolumeExpansion": true}'`, v.claim.class.Name), "Then: "+v.grow(v.Bytes/2*3))
 	case v.in.Name != "" && v.in.Allocatable <= 0:

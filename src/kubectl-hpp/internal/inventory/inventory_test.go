@@ -45,7 +45,13 @@ func TestMarks(t *testing.T) {
 		all := inventory.Volumes(facts.Facts{
 			Reported: nodeapi.Status{Nodes: []nodeapi.NodeStatus{{Name: "a", Pools: []nodeapi.PoolStatus{pool}}}},
 			Listed: []nodeapi.VolumeStatus{
-				{ID: "v", Node: "a", Pool: "local"}, {ID: "v", Node: "b", Pool: "local"}, {ID: "w", Node: "a", Pool: "local"},
+				{
+					ID:   "v",
+					Node: "a",
+					Pool: "local",
+				},
+				{ID: "v", Node: "b", Pool: "local"},
+				{ID: "w", Node: "a", Pool: "local"},
 			},
 		})
 		if all[0].State != want || all[1].State != facts.OK || all[2].State != facts.OK {
@@ -54,14 +60,29 @@ func TestMarks(t *testing.T) {
 	}
 }
 
-func number(n int64) *int64 { return &n }
-
 func TestSort(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	all := []inventory.Volume{
-		{ID: "1", Claim: "b", Node: "x", Pool: "q", Size: number(1), Used: number(9), Percent: number(5), Created: at},
-		{ID: "2", Claim: "a", Node: "y", Pool: "p", Size: number(2), Used: number(8), Created: at.Add(time.Hour)},
-		{ID: "3", Node: "", Size: number(3), Percent: number(7)},
+		{
+			ID:      "1",
+			Claim:   "b",
+			Node:    "x",
+			Pool:    "q",
+			Size:    new(int64(1)),
+			Used:    new(int64(9)),
+			Percent: new(int64(5)),
+			Created: at,
+		},
+		{
+			ID:      "2",
+			Claim:   "a",
+			Node:    "y",
+			Pool:    "p",
+			Size:    new(int64(2)),
+			Used:    new(int64(8)),
+			Created: at.Add(time.Hour),
+		},
+		{ID: "3", Node: "", Size: new(int64(3)), Percent: new(int64(7))},
 	}
 	for by, want := range map[string]string{
 		"claim": "2 1 3", "-claim": "1 2 3", "size": "3 2 1", "-size": "1 2 3", "used": "1 2 3", "-used": "2 1 3",

@@ -82,7 +82,7 @@ func compare(key string, a, b Volume, reversed bool) int {
 }
 
 // age is larger the older a volume is, nil where that is not known.
-func (v Volume) age() *int64 {
+func (v *Volume) age() *int64 {
 	if v.Created.IsZero() {
 		return nil
 	}

@@ -83,8 +83,8 @@ func (m *Mover) Plan(ctx context.Context, q Request) (p Plan, err error) {
 }
 
 func (m *Mover) print(p Plan) {
-	m.say("claim %s: %s of %s, of them %s used, in pool %s", p.Claim, p.PV, bytesize.Format(p.Bytes),
-		bytesize.Format(p.Used), p.Pool)
+	m.say("claim %s: %s of %s, of which at most %s are copied, in pool %s", p.Claim, p.PV,
+		bytesize.Format(p.Bytes), bytesize.Format(p.Used), p.Pool)
 	m.say("  from node %s to node %s, which has room for a volume of %s there", p.From, p.To, bytesize.Format(p.Room))
 	if p.Phase != "" {
 		m.say("  it is on its way already (%s): %s", p.Phase, p.Message)

@@ -55,13 +55,13 @@ func TestWhatFails(t *testing.T) {
 		},
 		"cut off":  {`{"driver":"hp`, "", nil, remote.ErrCutOff, []string{"status", "look before you ask again"}},
 		"empty":    {"", "", nil, remote.ErrCutOff, []string{"may be done all the same"}},
-		"no right": {"", "", forbidden, remote.ErrForbidden, []string{"pods/exec", "hpp/hpp-controller-1", "adminRoles"}},
+		"no right": {"", "", forbidden, remote.ErrForbidden, []string{"pods/exec", "hpp/hpp-contr", "adminRoles"}},
 		"older command": {
 			"", `controller: unknown command "status" for "controller"`, failed, remote.ErrVersion,
 			[]string{"it is 0.2.0, this is 0.3.0", "update the older"},
 		},
 		"older flag": {"", "controller: unknown flag: --output", failed, remote.ErrVersion, []string{"0.2.0"}},
-		"broken":     {"", "", errors.New("connection refused"), nil, []string{"connection refused", "hpp-controller-1"}},
+		"broken":     {"", "", errors.New("connection refused"), nil, []string{"connection refused", "hpp-contr"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got nodeapi.Status

@@ -29,10 +29,10 @@ func (c Config) newEnforce() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "enforce {CLAIM… | --pool NAME --node NODE} [--inodes N]",
 		Short: "Hold volumes to their sizes that were copied or restored",
-		Long: "Make everything in a volume's directory count to the volume again, and set its limit: for directories\n" +
-			"that somebody copied or restored. No pod may use the volume meanwhile. With --pool, all volumes of the\n" +
-			"pool are enforced that are not held to their sizes. --inodes sets how many files and directories\n" +
-			"volumes may have, 0 for no limit; pods may use them meanwhile.\n" +
+		Long: "Make everything in a volume's directory count to the volume again, and set its limit: for\n" +
+			"directories that somebody copied or restored. No pod may use the volume meanwhile. With --pool, all\n" +
+			"volumes of the pool are enforced that are not held to their sizes. --inodes sets how many files and\n" +
+			"directories volumes may have, 0 for no limit; pods may use them meanwhile.\n" +
 			"The work goes on in the controller when this command is interrupted: see `kubectl hpp work`.",
 		Example: "  kubectl hpp enforce data-db-0 --namespace shop\n" +
 			"  kubectl hpp enforce --pool nvme0 --node worker-2\n" +
@@ -103,8 +103,8 @@ func (c Config) newMeasure() *cobra.Command {
 		Use:   "measure {CLAIM… | --node NODE [--pool NAME] | --pool NAME}",
 		Short: "Count what volumes really take of the disk",
 		Long: "Go through the directories of volumes, and count what is allocated to each file once: for pools\n" +
-			"without quota, where nobody else counts it. It works a quarter of the time at most, so that the disk is\n" +
-			"left to pods, which may use the volumes meanwhile; a million files take minutes.\n" +
+			"without quota, where nobody else counts it. It works a quarter of the time at most, so that the disk\n" +
+			"is left to pods, which may use the volumes meanwhile; a million files take minutes.\n" +
 			"The work goes on in the controller when this command is interrupted: see `kubectl hpp work`.",
 		Example: "  kubectl hpp measure data-db-0 data-db-1 --namespace shop\n" +
 			"  kubectl hpp measure --node worker-2\n" +

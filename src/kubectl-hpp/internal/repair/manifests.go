@@ -58,7 +58,8 @@ func (c Config) manifests(ctx context.Context, apply bool, node, id string, aske
 			continue
 		}
 		err = fmt.Errorf("%w: volume %s is on node %s, %s; create the rest, which is printed here, with `kubectl "+
-			"create -f`: %w", ErrHalfMade, id, node, []string{"without a PersistentVolume", "without its claim"}[min(i, 1)],
+			"create -f`: %w", ErrHalfMade, id, node,
+			[]string{"without a PersistentVolume", "without its claim"}[min(i, 1)],
 			errors.Join(err, c.write(answer.Manifests[i:])))
 	}
 	return err

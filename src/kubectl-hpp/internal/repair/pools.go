@@ -17,10 +17,10 @@ func (c Config) newForget() *cobra.Command {
 	var yes bool
 	command := &cobra.Command{
 		Use: "forget NAME --node NODE", Short: "Say that the disk of an absent pool was replaced",
-		Args: c.names("the name of one pool", 1, 1),
+		Args: c.names("the name of one pool", 1),
 		Long: "Have a node forget which disk a pool is, because it was replaced on purpose, or because the pool was\n" +
-			"taken out of the configuration for good. The pool is then taken into use anew with what is at its path.\n" +
-			"Volumes that were on the old disk are gone for this node. A pool that is there cannot be forgotten.",
+			"taken out of the configuration for good. The pool is then taken into use anew with what is at its\n" +
+			"path. Volumes that were on the old disk are gone for this node. A pool that is there cannot be forgotten.",
 		Example: "  kubectl hpp pool forget nvme0 --node worker-2",
 		RunE: func(command *cobra.Command, args []string) error {
 			question := fmt.Sprintf("Node %s will never serve again the volumes that were on the old disk of pool %s.",
@@ -40,11 +40,12 @@ func (c Config) newTake() *cobra.Command {
 	var node, from string
 	var yes bool
 	command := &cobra.Command{
-		Use: "take NAME --from UID --node NODE", Short: "Take a shared pool from a cluster that is gone",
-		Args: c.names("the name of one pool", 1, 1),
-		Long: "Make a shared pool this cluster's that belongs to another one, which is gone or was built anew. UID is\n" +
-			"that of the other cluster's namespace kube-system, as `kubectl hpp status` shows it. Where the other\n" +
-			"cluster is still there, its pods lose their volumes.",
+		Use:   "take NAME --from UID --node NODE",
+		Short: "Take a shared pool from a cluster that is gone",
+		Args:  c.names("the name of one pool", 1),
+		Long: "Make a shared pool this cluster's that belongs to another one, which is gone or was built anew. UID\n" +
+			"is that of the other cluster's namespace kube-system, as `kubectl hpp status` shows it. Where the\n" +
+			"other cluster is still there, its pods lose their volumes.",
 		Example: "  kubectl hpp pool take nfs --from 1b4e28ba-2fa1-11d2-883f-0016d3cca427 --node worker-1",
 		RunE: func(command *cobra.Command, args []string) error {
 			question := fmt.Sprintf("If the cluster %s is still there, its pods lose what they have in pool %s.", from,
@@ -66,10 +67,11 @@ func (c Config) newDiscard() *cobra.Command {
 	var node, other string
 	var yes bool
 	command := &cobra.Command{
-		Use: "discard ID", Short: "Move a volume that no PersistentVolume names into the trash",
-		Args: c.names("the id of one volume", 1, 1),
-		Long: "Move an orphan into the trash of its pool, from which `kubectl hpp undelete` brings it back until it is\n" +
-			"purged. A volume that a PersistentVolume names is refused: delete its claim instead.",
+		Use:   "discard ID",
+		Short: "Move a volume that no PersistentVolume names into the trash",
+		Args:  c.names("the id of one volume", 1),
+		Long: "Move an orphan into the trash of its pool, from which `kubectl hpp undelete` brings it back until it\n" +
+			"is purged. A volume that a PersistentVolume names is refused: delete its claim instead.",
 		Example: "  kubectl hpp discard pvc-0b9a2f6e --yes",
 		RunE: func(command *cobra.Command, args []string) error {
 			if node == "" {
@@ -79,7 +81,10 @@ func (c Config) newDiscard() *cobra.Command {
 				}
 				args[0], node = found[0].ID, found[0].Node
 			}
-			if err := c.confirm(yes, fmt.Sprintf("Volume %s on node %s goes into the trash.", args[0], node)); err != nil {
+			if err := c.confirm(
+				yes,
+				fmt.Sprintf("Volume %s on node %s goes into the trash.", args[0], node),
+			); err != nil {
 				return err
 			}
 			asked := []string{"volume", "discard", args[0], "--node", node}

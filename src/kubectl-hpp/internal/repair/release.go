@@ -26,12 +26,13 @@ const connected = "connected"
 func (c Config) newRelease() *cobra.Command {
 	var apply bool
 	command := &cobra.Command{
-		Use: "release NODE", Short: "Give up the volumes of a node that is lost",
-		Args: c.names("one node", 1, 1),
-		Long: "Show the PersistentVolumes whose data is on a node that is not connected, and the claims that lose it.\n" +
-			"With --apply say on each of them that it is given up, with your rights: once its claim is deleted, the\n" +
-			"PersistentVolume goes at once, although nobody can delete the data. Nothing happens to one whose claim\n" +
-			"stays, so this can be done before the claims are deleted.",
+		Use:   "release NODE",
+		Short: "Give up the volumes of a node that is lost",
+		Args:  c.names("one node", 1),
+		Long: "Show the PersistentVolumes whose data is on a node that is not connected, and the claims that lose\n" +
+			"it. With --apply say on each of them that it is given up, with your rights: once its claim is deleted,\n" +
+			"the PersistentVolume goes at once, although nobody can delete the data. Nothing happens to one whose\n" +
+			"claim stays, so this can be done before the claims are deleted.",
 		Example: "  kubectl hpp node release worker-2\n  kubectl hpp node release worker-2 --apply",
 		RunE: func(command *cobra.Command, args []string) error {
 			return c.release(command.Context(), args[0], apply)
@@ -68,7 +69,9 @@ func (c Config) release(ctx context.Context, node string, apply bool) error {
 		return !isOn(pv, controller.At, node)
 	})
 	if len(on) == 0 {
-		return c.print("no PersistentVolume of " + controller.At.Driver + " is on node " + node + ": nothing is to be done")
+		return c.print(
+			"no PersistentVolume of " + controller.At.Driver + " is on node " + node + ": nothing is to be done",
+		)
 	}
 	if err := c.writeLost(on); err != nil {
 		return err

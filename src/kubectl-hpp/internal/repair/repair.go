@@ -76,10 +76,10 @@ func (c Config) usage(format string, values ...any) error {
 	return fmt.Errorf("%w: %w", c.Usage, err)
 }
 
-// names checks how many arguments a command has, at most -1 for any number.
-func (c Config) names(what string, least, most int) cobra.PositionalArgs {
+// names wants one argument of a command, or with least 0 one that may be missing.
+func (c Config) names(what string, least int) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
-		if len(args) < least || most >= 0 && len(args) > most {
+		if len(args) < least || len(args) > 1 {
 			return c.usage("%d names: want %s", len(args), what)
 		}
 		return nil

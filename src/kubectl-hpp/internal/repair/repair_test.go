@@ -69,7 +69,12 @@ func (p *plugin) run(ctx context.Context, line string) (printed, problems string
 		API:       func() (kubernetes.Interface, error) { return p.api, nil },
 		Controller: func(context.Context) (*remote.Controller, error) {
 			return &remote.Controller{
-				At:   cluster.Controller{Namespace: "hpp", Pod: "controller-0", Driver: "hpp", TopologyKey: "topology/node"},
+				At: cluster.Controller{
+					Namespace:   "hpp",
+					Pod:         "controller-0",
+					Driver:      "hpp",
+					TopologyKey: "topology/node",
+				},
 				Exec: p.exec,
 			}, nil
 		},
@@ -133,12 +138,20 @@ func manifests(id, claim string) string {
 
 func class(name, driver, pool string) *storagev1.StorageClass {
 	return &storagev1.StorageClass{
-		ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: driver, Parameters: map[string]string{"storagePool": pool},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name,
+		},
+		Provisioner: driver,
+		Parameters:  map[string]string{"storagePool": pool},
 	}
 }
 
 func classes() *fake.Clientset {
-	return fake.NewClientset(class("fast", "hpp", "nvme*"), class("slow", "hpp", "local"), class("theirs", "x", "local"))
+	return fake.NewClientset(
+		class("fast", "hpp", "nvme*"),
+		class("slow", "hpp", "local"),
+		class("theirs", "x", "local"),
+	)
 }
 
 const undeleted = `apiVersion: v1
@@ -169,7 +182,11 @@ const (
 // TestUndelete: node, entry and class are found, and what is not clear is asked.
 func TestUndelete(t *testing.T) {
 	p := &plugin{api: classes(), answers: map[string][]string{
-		"volume list --deleted": {trash}, undelete3: {manifests("pvc-3", "other")}, undelete1: {manifests("pvc-1", "data")},
+		"volume list --deleted": {
+			trash,
+		},
+		undelete3: {manifests("pvc-3", "other")},
+		undelete1: {manifests("pvc-1", "data")},
 	}}
 	for _, name := range []string{"other", "shop/other", "pvc-3", "pvc-3.1797"} {
 		p.must(t, "undelete "+name, undeleted)

@@ -19,11 +19,12 @@ func (c Config) newUndelete() *cobra.Command {
 	var class, node string
 	var apply bool
 	command := &cobra.Command{
-		Use: "undelete {ENTRY|ID|CLAIM}", Short: "Bring a deleted volume back from the trash",
-		Args: c.names("one deleted volume: its entry of the trash, its id, or its claim", 1, 1),
-		Long: "Bring a deleted volume back on its node, and print its PersistentVolume and claim; with --apply create\n" +
-			"both, with your rights. `kubectl hpp get trash` shows what can be brought back. The PersistentVolume's\n" +
-			"reclaim policy is Retain: nothing deletes the data a second time by mistake.",
+		Use:   "undelete {ENTRY|ID|CLAIM}",
+		Short: "Bring a deleted volume back from the trash",
+		Args:  c.names("one deleted volume: its entry of the trash, its id, or its claim", 1),
+		Long: "Bring a deleted volume back on its node, and print its PersistentVolume and claim; with --apply\n" +
+			"create both, with your rights. `kubectl hpp get trash` shows what can be brought back. The\n" +
+			"PersistentVolume's reclaim policy is Retain: nothing deletes the data a second time by mistake.",
 		Example: "  kubectl hpp undelete data-db-0 --namespace shop --apply\n" +
 			"  kubectl hpp undelete pvc-0b9a2f6e.1795430400 > manifests.yaml",
 		RunE: func(command *cobra.Command, args []string) error {
@@ -87,11 +88,16 @@ func (c Config) deleted(ctx context.Context, name, node string) (v nodeapi.Delet
 		return found[0], nil
 	}
 	slices.SortFunc(found, func(a, b nodeapi.DeletedVolume) int { return b.Deleted.Compare(a.Deleted) })
-	lines := ""
+	var lines strings.Builder
 	for _, v := range found {
-		lines += fmt.Sprintf("\n  %s on %s, deleted %s", v.Entry, v.Node, v.Deleted.UTC().Format(time.RFC3339))
+		fmt.Fprintf(&lines, "\n  %s on %s, deleted %s", v.Entry, v.Node, v.Deleted.UTC().Format(time.RFC3339))
 	}
-	return v, fmt.Errorf("%w: %s means several deleted volumes; name one by its entry:%s", ErrAmbiguous, name, lines)
+	return v, fmt.Errorf(
+		"%w: %s means several deleted volumes; name one by its entry:%s",
+		ErrAmbiguous,
+		name,
+		lines.String(),
+	)
 }
 
 // class is the StorageClass that a volume gets: the one that was named, or the driver's only one of its pool.
@@ -144,12 +150,24 @@ func means(named, pool string) bool {
 	return false
 }
 
+// adoptable finds a volume, on a node unless that is "".
+func (c Config) adoptable(ctx context.Context, name, node string) (v nodeapi.VolumeStatus, err error) {
+	found, err := c.volumes(ctx, []string{name})
+	switch {
+	case err == nil && (node == "" || node == found[0].Node):
+		return found[0], nil
+	case err != nil && node == "":
+		return v, fmt.Errorf("%w; a directory without a record is found with --node", err)
+	}
+	return v, c.usage("no volume %s is known on %s: name its StorageClass with --class", name, node)
+}
+
 func (c Config) newAdopt() *cobra.Command {
 	var class, node, size string
 	var apply bool
 	command := &cobra.Command{
 		Use: "adopt {ID|CLAIM}", Short: "Make a PersistentVolume and a claim for a volume that none names",
-		Args: c.names("one volume: its id, or the claim that it was made for", 1, 1),
+		Args: c.names("one volume: its id, or the claim that it was made for", 1),
 		Long: "Print a PersistentVolume, and the claim that it was made for, for a volume that no PersistentVolume\n" +
 			"names: its disk was moved to the node, the node renamed, or the volume given up. With --apply create\n" +
 			"both, with your rights. A directory without a record is named with --node, and gets one of --size.",
@@ -158,24 +176,17 @@ func (c Config) newAdopt() *cobra.Command {
 		RunE: func(command *cobra.Command, args []string) error {
 			ctx := command.Context()
 			v := nodeapi.VolumeStatus{ID: args[0], Node: node}
-			if node == "" || class == "" {
-				found, err := c.volumes(ctx, args)
-				switch {
-				case err == nil && (node == "" || node == found[0].Node):
-					v = found[0]
-				case err != nil && node == "":
-					return fmt.Errorf("%w; a directory without a record is found with --node", err)
-				default:
-					return c.usage("no volume %s is known on %s: name its StorageClass with --class", args[0], node)
-				}
-			}
-			if apply {
-				if err := c.isFree(ctx, v.Claim, v.ID); err != nil {
-					return err
-				}
-			}
 			var err error
-			if class, err = c.class(ctx, class, v.Pool); err != nil {
+			if node == "" || class == "" {
+				v, err = c.adoptable(ctx, args[0], node)
+			}
+			if err == nil && apply {
+				err = c.isFree(ctx, v.Claim, v.ID)
+			}
+			if err == nil {
+				class, err = c.class(ctx, class, v.Pool)
+			}
+			if err != nil {
 				return err
 			}
 			asked := []string{"volume", "adopt", v.ID, "--node", v.Node, "--storage-class", class}

@@ -19,11 +19,12 @@ import (
 
 func (c Config) newWork() *cobra.Command {
 	command := &cobra.Command{
-		Use: "work [ID]", Short: "Show long work of the controller, or wait for one",
-		Args: c.names("at most one id", 0, 1),
-		Long: "List the work that enforce and measure have begun and what came of it, for an hour after its end. With\n" +
-			"an ID, wait for that to end. It is known in the pod of the controller in which it was begun, until that\n" +
-			"restarts: then run the command again.",
+		Use:   "work [ID]",
+		Short: "Show long work of the controller, or wait for one",
+		Args:  c.names("at most one id", 0),
+		Long: "List the work that enforce and measure have begun and what came of it, for an hour after its end.\n" +
+			"With an ID, wait for that to end. It is known in the pod of the controller in which it was begun,\n" +
+			"until that restarts: then run the command again.",
 		Example: "  kubectl hpp work\n  kubectl hpp work k3vq7a2m\n  kubectl hpp work cancel k3vq7a2m",
 		RunE: func(command *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -38,7 +39,7 @@ func (c Config) newWork() *cobra.Command {
 		},
 	}
 	command.AddCommand(&cobra.Command{
-		Use: "cancel ID", Short: "End work before its time; what was done stays", Args: c.names("one id", 1, 1),
+		Use: "cancel ID", Short: "End work before its time; what was done stays", Args: c.names("one id", 1),
 		RunE: func(command *cobra.Command, args []string) error {
 			return c.tell(command.Context(), "work", "cancel", args[0])
 		},

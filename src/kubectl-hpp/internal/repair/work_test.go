@@ -105,10 +105,14 @@ func TestWork(t *testing.T) {
 			{"id": "w1", "verb": "enforce", "node": "worker-1", "what": "pvc-1", "failed": 1,
 			"started": "2026-11-22T11:00:00Z", "ended": "2026-11-22T12:00:00Z", "error": "node worker-1: gone"}]`},
 	}}
-	p.must(t, "work", `ID  VERB     NODE      WHAT             TOOK  STATE                             DONE  FAILED  FILES
+	p.must(
+		t,
+		"work",
+		`ID  VERB     NODE      WHAT             TOOK  STATE                             DONE  FAILED  FILES
 w2  measure  worker-2  all on the node  60s   done                              2     0       9
 w1  enforce  worker-1  pvc-1            60m   ended early: node worker-1: gone  0     1       0
-`)
+`,
+	)
 	p.must(t, "work cancel w1", "work w1 is cancelled\n")
 	p.fails(t, "work a b", errUsage)
 }

@@ -131,23 +131,29 @@ func Rows(places []Place) (all [][2]string) {
 	}
 	shown := map[string]bool{}
 	for _, p := range places {
-		left := bytesize.Format(p.Left) + " left"
+		row := p.row()
 		switch {
-		case p.Why == "" && shown[""], p.Why != "" && reasons[p.Why] > alike && shown[p.Why]:
+		case shown[p.Why]:
 			continue
 		case p.Why == "" && len(all) == most:
 			shown[""] = true
-			all = append(all, [2]string{"other nodes", "less"})
-		case p.Why == "":
-			all = append(all, [2]string{p.Node, left})
-		case p.Left > 0:
-			all = append(all, [2]string{p.Node, left + ", " + p.Why})
-		case reasons[p.Why] > alike:
+			row = [2]string{"other nodes", "less"}
+		case p.Why != "" && p.Left == 0 && reasons[p.Why] > alike:
 			shown[p.Why] = true
-			all = append(all, [2]string{fmt.Sprintf("%d nodes", reasons[p.Why]), p.Why})
-		default:
-			all = append(all, [2]string{p.Node, p.Why})
+			row = [2]string{fmt.Sprintf("%d nodes", reasons[p.Why]), p.Why}
 		}
+		all = append(all, row)
 	}
 	return all
+}
+
+func (p Place) row() [2]string {
+	left := bytesize.Format(p.Left) + " left"
+	switch {
+	case p.Why == "":
+		return [2]string{p.Node, left}
+	case p.Left > 0:
+		return [2]string{p.Node, left + ", " + p.Why}
+	}
+	return [2]string{p.Node, p.Why}
 }

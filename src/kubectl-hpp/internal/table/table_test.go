@@ -26,7 +26,11 @@ func (broken) Write([]byte) (int, error) { return 0, errors.New("the pipe is clo
 // TestClosedPipe: whoever reads no more is no reason for silence.
 func TestClosedPipe(t *testing.T) {
 	rows := table.Rows[string]{
-		All: []string{"a"}, Name: strings.ToUpper, Columns: []table.Column[string]{{Head: "HEAD", Cell: strings.ToUpper}},
+		All: []string{
+			"a",
+		},
+		Name:    strings.ToUpper,
+		Columns: []table.Column[string]{{Head: "HEAD", Cell: strings.ToUpper}},
 	}
 	for _, format := range []string{table.Table, table.Wide, table.JSON, table.YAML, table.Name} {
 		if err := rows.Write(broken{}, format); err == nil {
