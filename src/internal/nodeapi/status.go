@@ -138,6 +138,9 @@ type VolumeStatus struct {
 // NotWhole is a copy that was interrupted: it is gone on with when it is asked for again.
 const NotWhole = "copy, not whole"
 
+// MovingAway is a volume that is being moved to another node: no pod gets it before that has ended.
+const MovingAway = "moving to another node"
+
 // OnItsNode is what the node itself knows to be unusual about it.
 func (v VolumeStatus) OnItsNode() string {
 	switch {

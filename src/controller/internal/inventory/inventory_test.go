@@ -231,7 +231,7 @@ func TestOverview(t *testing.T) {
 		}
 	}
 	want := map[string]string{
-		"good on a": "", "moving on a": "", "young on a": "",
+		"good on a": "", "moving on a": "moving to another node", "young on a": "",
 		"unnamed on a": "orphan", "elsewhere on a": "orphan, of node b",
 		"everywhere on a": "", "csi-used on a": "", "csi-left on a": "orphan", "lost on c": "node not connected",
 		"missing on b": "not found", "former on b": "pool not configured", "unsaid on b": "not found",

@@ -120,6 +120,9 @@ func (i *Inventory) volumesOf(
 				otherPool: orphanOfPool + pv.Pool,
 			}[i.orphanKind(v, pv, p.Name)]
 		}
+		if v.State == "" && i.moving(v.ID) != "" {
+			v.State = nodeapi.MovingAway
+		}
 		found = append(found, v)
 		return nil
 	})

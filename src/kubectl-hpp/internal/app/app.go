@@ -108,7 +108,24 @@ func (p *plugin) command() *cobra.Command {
 	root.AddCommand(p.diagnosis()...)
 	root.AddCommand(p.repairCommands()...)
 	root.AddCommand(newMigrate(p))
+	refuseArguments(root)
 	return root
+}
+
+// refuseArguments makes wrong arguments of a command, and of those below it, errors of usage.
+func refuseArguments(c *cobra.Command) {
+	if check := c.Args; check != nil {
+		c.Args = func(c *cobra.Command, args []string) error {
+			err := check(c, args)
+			if err != nil && !errors.Is(err, errUsage) {
+				err = fmt.Errorf("%w: %w", errUsage, err)
+			}
+			return err
+		}
+	}
+	for _, below := range c.Commands() {
+		refuseArguments(below)
+	}
 }
 
 // api gives a client of the API server.

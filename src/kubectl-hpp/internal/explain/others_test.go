@@ -56,7 +56,7 @@ func served() []row {
 		{"its record cannot be used", func(w *world) { w.warn(nodeapi.WarningVolumeRefused) }, "VolumeRefused!"},
 		{"it is not found", func(w *world) { w.Listed[0].State = "not found" }, "VolumeMissing!"},
 		{"nothing holds it to its size", func(w *world) { w.warn(nodeapi.WarningVolumeNotEnforced) }, "NotEnforced!"},
-		{"being moved", func(w *world) { w.Listed[0].State = "being moved to worker-2" }, "Well Moving"},
+		{"being moved", func(w *world) { w.Listed[0].State = nodeapi.MovingAway }, "Well Moving"},
 		{"a copy elsewhere", func(w *world) {
 			other := w.Listed[0]
 			other.Node, other.State = "worker-2", "orphan, of node worker-1"

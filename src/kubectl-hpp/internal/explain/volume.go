@@ -170,11 +170,11 @@ func (v volume) missing() (say.Answer, bool) {
 }
 
 func (v volume) moved() (say.Answer, bool) {
-	if !strings.Contains(v.listed.State, "mov") {
+	if v.listed.State != nodeapi.MovingAway {
 		return say.No()
 	}
-	return say.Fine("Moving", fmt.Sprintf("%s, and it is being moved from node %s; its pods wait for the end: %s.",
-		v.is(), v.node, v.listed.State), "kubectl hpp move --help")
+	return say.Fine("Moving", fmt.Sprintf("%s, and it is being moved from node %s to another one; its pods wait for "+
+		"the end.", v.is(), v.node), "Until its data is copied, kubectl hpp move CLAIM --abort has it stay.")
 }
 
 func (v volume) hanging() (say.Answer, bool) {

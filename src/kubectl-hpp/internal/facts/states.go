@@ -16,6 +16,7 @@ const (
 	NodeNotConnected = "node-not-connected" // so nobody knows
 	PoolAbsent       = "pool-absent"        // its disk is away, or not selected or configured
 	Copying          = "copying"            // it is a copy that is being made, or was interrupted
+	Moving           = "moving"             // to another node
 	Snapshot         = "snapshot"
 	Unknown          = "unknown" // the controller was not asked, or its node did not answer
 )
@@ -23,7 +24,8 @@ const (
 // States are all values of State.
 func States() []string {
 	return []string{
-		OK, Orphan, Lost, Refused, NotEnforced, NodeNotConnected, PoolAbsent, Copying, Snapshot, Unknown,
+		OK, Orphan, Lost, Refused, NotEnforced, NodeNotConnected, PoolAbsent, Copying, Moving,
+		Snapshot, Unknown,
 	}
 }
 
@@ -42,6 +44,8 @@ func StateOf(said string) string {
 		return PoolAbsent
 	case strings.HasPrefix(said, "snapshot of "):
 		return Snapshot
+	case said == nodeapi.MovingAway:
+		return Moving
 	case said == nodeapi.NotWhole, strings.Contains(said, "copied"), strings.Contains(said, "copy"):
 		return Copying
 	}

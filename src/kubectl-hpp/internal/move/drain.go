@@ -13,6 +13,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/persistentvolume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/pods"
 )
 
 // Drain is a node whose volumes all go elsewhere.
@@ -97,18 +98,22 @@ func (m *Mover) choose(ctx context.Context, pv corev1.PersistentVolume) (string,
 		return "", err
 	}
 	pool, size := pv.Spec.CSI.VolumeAttributes["storagePool"], pv.Spec.Capacity[corev1.ResourceStorage]
+	using, err := pods.Using(ctx, m.API, pv.Spec.ClaimRef.Namespace, pv.Spec.ClaimRef.Name)
+	if err != nil {
+		return "", err
+	}
 	var trouble error
 	for _, name := range roomy(status.Nodes, pool, size.Value()) {
 		if name == NodeOf(&pv) {
 			continue
 		}
-		ok, err := m.schedulable(ctx, name)
+		ok, err := m.schedulable(ctx, name, using)
 		if ok {
 			return name, nil
 		}
 		trouble = errors.Join(trouble, err)
 	}
-	return "", cmp.Or(trouble, fmt.Errorf("%w: no other node has room for %s in pool %s", ErrRefused, size.String(),
+	return "", cmp.Or(trouble, fmt.Errorf("%w: no other node, on which its pods may run, has room for %s in pool %s", ErrRefused, size.String(),
 		pool))
 }
 
@@ -127,10 +132,17 @@ func roomy(nodes []nodeapi.NodeStatus, pool string, bytes int64) (names []string
 	return names
 }
 
-func (m *Mover) schedulable(ctx context.Context, name string) (bool, error) {
+// schedulable reports whether pods can be scheduled on a node: those that use a volume, or any where none does.
+func (m *Mover) schedulable(ctx context.Context, name string, using []corev1.Pod) (bool, error) {
 	node, err := m.API.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return false, fmt.Errorf("look at node %s: %w", name, err)
+	}
+	if len(using) == 0 {
+		using = []corev1.Pod{{}}
+	}
+	if slices.ContainsFunc(using, func(pod corev1.Pod) bool { return pods.Unfit(pod, node) != "" }) {
+		return false, nil
 	}
 	return !node.Spec.Unschedulable && slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue

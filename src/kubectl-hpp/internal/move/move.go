@@ -75,6 +75,14 @@ func (m *Mover) Plan(ctx context.Context, q Request) (p Plan, err error) {
 		return p, err
 	}
 	p.Problems = append(p.Problems, problemsOf(claim, p.Pods)...)
+	// A node that is not there is a problem already, and its taints are not always for this user to read.
+	if node, err := m.API.CoreV1().Nodes().Get(ctx, q.To, metav1.GetOptions{}); err == nil {
+		for _, pod := range p.Pods {
+			if why := pods.Unfit(pod, node); why != "" {
+				p.Problems = append(p.Problems, why)
+			}
+		}
+	}
 	m.print(p)
 	if len(p.Problems) > 0 {
 		return p, fmt.Errorf("%w: claim %s/%s", ErrRefused, q.Namespace, q.Claim)
@@ -85,13 +93,19 @@ func (m *Mover) Plan(ctx context.Context, q Request) (p Plan, err error) {
 func (m *Mover) print(p Plan) {
 	m.say("claim %s: %s of %s, of which at most %s are copied, in pool %s", p.Claim, p.PV,
 		bytesize.Format(p.Bytes), bytesize.Format(p.Used), p.Pool)
-	m.say("  from node %s to node %s, which has room for a volume of %s there", p.From, p.To, bytesize.Format(p.Room))
+	room := ""
+	if p.Room > 0 {
+		room = ", which has room for a volume of " + bytesize.Format(p.Room)
+	}
+	m.say("  from node %s to node %s%s", p.From, p.To, room)
 	if p.Phase != "" {
 		m.say("  it is on its way already (%s): %s", p.Phase, p.Message)
 	}
 	for _, pod := range p.Pods {
-		m.say("  pod %s on node %s is evicted, and cannot start before the data is on node %s", pod.Name,
-			pod.Spec.NodeName, p.To)
+		if pod.Spec.NodeName != "" {
+			m.say("  pod %s on node %s is evicted, and cannot start before the data is on node %s", pod.Name,
+				pod.Spec.NodeName, p.To)
+		}
 	}
 	if p.Snapshots > 0 {
 		m.say("  %d snapshots stay on node %s", p.Snapshots, p.From)

@@ -12,6 +12,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	scheduling "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/klog/v2"
 )
 
 // ErrNotYet is for a pod that a PodDisruptionBudget keeps for now.
@@ -39,6 +42,20 @@ func Kept(pod corev1.Pod) string {
 	}
 	return fmt.Sprintf("pod %s has no owner that would make it again once it is evicted: delete it yourself, and make "+
 		"it again afterwards", pod.Name)
+}
+
+// Unfit is why a pod cannot be scheduled on a node, "" where nothing forbids it: taints, its nodeSelector and affinity.
+func Unfit(pod corev1.Pod, node *corev1.Node) string {
+	taint, untolerated := scheduling.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints,
+		pod.Spec.Tolerations, func(t *corev1.Taint) bool { return t.Effect != corev1.TaintEffectPreferNoSchedule }, true)
+	fits, err := nodeaffinity.GetRequiredNodeAffinity(&pod).Match(node)
+	switch {
+	case untolerated:
+		return fmt.Sprintf("pod %s does not tolerate the taint %s of node %s", pod.Name, taint.ToString(), node.Name)
+	case err == nil && !fits:
+		return fmt.Sprintf("the nodeSelector or affinity of pod %s leaves node %s out", pod.Name, node.Name)
+	}
+	return ""
 }
 
 // Evict begins to end a pod, unless it is Kept. ErrNotYet is to be tried again; one that ends or is gone is no error.

@@ -22,8 +22,11 @@ const container = "controller"
 // and the API server does not pass that on, as kubectl does.
 func New(config *rest.Config, api kubernetes.Interface, at cluster.Controller, version string) *Controller {
 	c := &Controller{At: at, Version: version}
+	c.Find = func(ctx context.Context) (cluster.Controller, error) {
+		return cluster.FindController(ctx, api, at.Namespace, at.Driver)
+	}
 	c.Exec = func(ctx context.Context, command []string) (stdout, stderr []byte, err error) {
-		executor, err := executorFor(config, api, at, command)
+		executor, err := executorFor(config, api, c.pod(), command)
 		if err != nil {
 			return nil, nil, err
 		}

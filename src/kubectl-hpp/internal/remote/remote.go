@@ -9,9 +9,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/cluster"
 )
@@ -34,10 +36,45 @@ const timeout = time.Minute
 // Controller runs commands in a controller's pod.
 type Controller struct {
 	At cluster.Controller
+	// Find looks for a pod that can be asked, after the one that was asked is gone.
+	Find func(ctx context.Context) (cluster.Controller, error)
 	// Version is that of this program.
 	Version string
 	// Exec runs a command in the pod's container and gives its output. New sets it; tests have their own.
 	Exec func(ctx context.Context, command []string) (stdout, stderr []byte, err error)
+
+	mu sync.Mutex // of At
+}
+
+// pod is the one that is asked now.
+func (c *Controller) pod() cluster.Controller {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.At
+}
+
+// returns is how long a pod that can be asked is looked for.
+const returns = 30 * time.Second
+
+// again reports whether a command can be run again: its pod is gone, so that it did not run, and another one is there.
+func (c *Controller) again(ctx context.Context, err error) bool {
+	gone := apierrors.IsNotFound(err) || slices.ContainsFunc([]string{"not found", "stopped state", "not running"},
+		func(words string) bool { return strings.Contains(err.Error(), words) })
+	var ended exited
+	if c.Find == nil || !gone || errors.As(err, &ended) {
+		return false
+	}
+	found := wait.PollUntilContextTimeout(ctx, time.Second, returns, true, func(ctx context.Context) (bool, error) {
+		at, err := c.Find(ctx)
+		if err != nil {
+			return false, nil //nolint:nilerr // it is looked for until the time is over
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.At = at
+		return true, nil
+	})
+	return found == nil
 }
 
 // Ask runs a command with --output json, and reads its answer, which is one JSON document: an answer that ends early
@@ -45,7 +82,11 @@ type Controller struct {
 func (c *Controller) Ask(ctx context.Context, answer any, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	stdout, stderr, err := c.Exec(ctx, append(append([]string{"/controller"}, args...), "--output", "json"))
+	command := slices.Concat([]string{"/controller"}, args, []string{"--output", "json"})
+	stdout, stderr, err := c.Exec(ctx, command)
+	if err != nil && c.again(ctx, err) {
+		stdout, stderr, err = c.Exec(ctx, command)
+	}
 	if err != nil {
 		return c.explain(ctx, args, strings.TrimSpace(string(stderr)), err)
 	}
@@ -55,7 +96,7 @@ func (c *Controller) Ask(ctx context.Context, answer any, args ...string) error 
 	}
 	if err := decoder.Decode(answer); err != nil {
 		return fmt.Errorf("%w: `controller %s` in pod %s/%s: %w; what was asked may be done all the same, so look "+
-			"before you ask again", ErrCutOff, strings.Join(args, " "), c.At.Namespace, c.At.Pod, err)
+			"before you ask again", ErrCutOff, strings.Join(args, " "), c.pod().Namespace, c.pod().Pod, err)
 	}
 	return nil
 }
@@ -72,15 +113,15 @@ func (c *Controller) explain(ctx context.Context, args []string, said string, er
 	switch {
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("%w run commands in pod %s/%s (get and create of pods/exec): %w; the chart's value "+
-			"adminRoles makes a ClusterRole that allows it", ErrForbidden, c.At.Namespace, c.At.Pod, err)
+			"adminRoles makes a ClusterRole that allows it", ErrForbidden, c.pod().Namespace, c.pod().Pod, err)
 	case older:
 		return fmt.Errorf("%w: it is %s, this is %s, and `controller %s` says: %s; update the older of the two",
-			ErrVersion, c.At.Version, c.Version, strings.Join(args, " "), line)
+			ErrVersion, c.pod().Version, c.Version, strings.Join(args, " "), line)
 	case errors.As(err, &ended):
 		return fmt.Errorf("%w: %s", ErrRefused, line)
 	case ctx.Err() != nil:
-		return fmt.Errorf("%w: pod %s/%s did not answer within %s: %w", ErrCutOff, c.At.Namespace, c.At.Pod, timeout,
+		return fmt.Errorf("%w: pod %s/%s did not answer within %s: %w", ErrCutOff, c.pod().Namespace, c.pod().Pod, timeout,
 			context.Cause(ctx))
 	}
-	return fmt.Errorf("run `controller %s` in pod %s/%s: %w", strings.Join(args, " "), c.At.Namespace, c.At.Pod, err)
+	return fmt.Errorf("run `controller %s` in pod %s/%s: %w", strings.Join(args, " "), c.pod().Namespace, c.pod().Pod, err)
 }

@@ -91,3 +91,21 @@ func TestNoAnswerInTime(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestThePodIsGone: a command that did not run is run in the pod that took the place of the one that is gone.
+func TestThePodIsGone(t *testing.T) {
+	c := answering("", "", nil)
+	c.Find = func(context.Context) (cluster.Controller, error) {
+		return cluster.Controller{Namespace: "hpp", Pod: "hpp-controller-2"}, nil
+	}
+	asked := 0
+	c.Exec = func(context.Context, []string) ([]byte, []byte, error) {
+		if asked++; asked == 1 {
+			return nil, nil, apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, "hpp-controller-1")
+		}
+		return []byte("{}"), nil, nil
+	}
+	if err := c.Ask(t.Context(), nil, "status"); err != nil || asked != 2 || c.At.Pod != "hpp-controller-2" {
+		t.Errorf("asked %d times, now %s: %v", asked, c.At.Pod, err)
+	}
+}
