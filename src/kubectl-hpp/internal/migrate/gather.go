@@ -45,7 +45,7 @@ func (m *Migration) Gather(ctx context.Context) (rows []Row, err error) {
 	}
 	for i, c := range all {
 		ref := c.PV.Spec.ClaimRef
-		if m.Namespace != "" && (ref == nil || ref.Namespace != m.Namespace) ||
+		if !m.IsOf(&c.PV) || m.Namespace != "" && (ref == nil || ref.Namespace != m.Namespace) ||
 			len(m.Claims) > 0 && (ref == nil || !slices.Contains(m.Claims, ref.Name)) {
 			continue
 		}
@@ -64,6 +64,7 @@ func (m *Migration) Gather(ctx context.Context) (rows []Row, err error) {
 	return rows, nil
 }
 
+// candidates are all PersistentVolumes with a directory: those of others, too, may have files in common with ours.
 func (m *Migration) candidates(ctx context.Context) (all []Candidate, err error) {
 	pvs, err := m.API.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -74,7 +75,7 @@ func (m *Migration) candidates(ctx context.Context) (all []Candidate, err error)
 		return nil, fmt.Errorf("list nodes: %w", err)
 	}
 	for _, pv := range pvs.Items {
-		if m.IsOf(&pv) {
+		if pathOf(&pv) != "" {
 			all = append(all, Candidate{PV: pv, Node: NodeOf(&pv, nodes.Items)})
 		}
 	}

@@ -441,6 +441,37 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// TestOverlap: a volume is not migrated that has files in common with one of anybody on its node.
+func TestOverlap(t *testing.T) {
+	for path, of := range map[string]struct {
+		host     string
+		overlaps bool
+	}{
+		old: {"host-1", true}, old + "/sub": {"host-1", true}, "/opt/local-path-provisioner": {"host-1", true},
+		"/": {"host-1", true}, old + "/": {"", true}, old + "-2": {"host-1", false}, old + "/other": {"host-2", false},
+	} {
+		w := newWorld(t)
+		other := volume()
+		other.Name, other.UID, other.Annotations, other.Spec.ClaimRef = "by-hand", "pv-2", nil, nil
+		other.Spec.HostPath.Path = path
+		if other.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Values[0] = of.host; of.host == "" {
+			other.Spec.NodeAffinity = nil
+		}
+		two := node("worker-2", "host-2")
+		if err := errors.Join(w.Tracker().Add(other), w.Tracker().Add(&two)); err != nil {
+			t.Fatal(err)
+		}
+		rows, err := w.migration(&bytes.Buffer{}).Gather(t.Context())
+		if err != nil || len(rows) != 1 {
+			t.Fatalf("%s: %+v, %v", path, rows, err)
+		}
+		said := strings.Join(rows[0].Problems, "; ")
+		if strings.Contains(said, "by-hand") != of.overlaps || (said == "") == of.overlaps {
+			t.Errorf("%s on %s: %q", path, of.host, said)
+		}
+	}
+}
+
 // TestSources knows the PersistentVolumes of each provisioner, and their nodes, whose names are not the labels.
 func TestSources(t *testing.T) {
 	nodes := []corev1.Node{node("worker-1", "host-1"), node("worker-2", "host-2")}

@@ -41,7 +41,7 @@ type Candidate struct {
 	Pods  []corev1.Pod                  // those that use the claim
 	Node  string                        // "": no node has the affinity's labels
 	Owner string                        // of the pods: what is stopped
-	// Twins are other PersistentVolumes with the same directory on the node.
+	// Twins are other PersistentVolumes, of anybody, with the same directory on the node, or one in it or above it.
 	Twins []string
 	Found nodeapi.Directory
 	// Unseen is why the node did not say anything of it.
@@ -120,7 +120,7 @@ func Plan(c Candidate, o Options) Row {
 	}
 	problem(c.Claim == nil, "its claim is gone: nothing to migrate")
 	problem(c.Node == "", "no single node has the labels of its affinity")
-	problem(len(c.Twins) > 0, "the same directory is that of %s, too", strings.Join(c.Twins, ", "))
+	problem(len(c.Twins) > 0, "its directory is the same as, in or above that of %s", strings.Join(c.Twins, ", "))
 	problem(c.Unseen != "", "%s", c.Unseen)
 	block := c.PV.Spec.VolumeMode != nil && *c.PV.Spec.VolumeMode == corev1.PersistentVolumeBlock
 	problem(block, "it is a block volume")
@@ -183,13 +183,20 @@ func users(c Candidate, r *Row, problem func(is bool, format string, values ...a
 	}
 }
 
-// twins are the PersistentVolumes that have one directory on one node.
+// twins are the PersistentVolumes that have files in common with one: of whoever, on its node or on one nobody knows.
 func twins(all []Candidate, of Candidate) (others []string) {
+	own := pathOf(&of.PV)
 	for _, c := range all {
-		if c.PV.Name != of.PV.Name && c.Node == of.Node && pathOf(&c.PV) == pathOf(&of.PV) {
+		p := pathOf(&c.PV)
+		if c.PV.Name != of.PV.Name && (c.Node == of.Node || c.Node == "") && (below(p, own) || below(own, p)) {
 			others = append(others, c.PV.Name)
 		}
 	}
 	slices.Sort(others)
 	return others
+}
+
+// below reports whether a clean path is a directory or in it.
+func below(p, directory string) bool {
+	return strings.HasPrefix(strings.TrimSuffix(p, "/")+"/", strings.TrimSuffix(directory, "/")+"/")
 }
