@@ -37,16 +37,20 @@ func (m *Migration) exchange() persistentvolume.Exchange {
 	return persistentvolume.Exchange{Volumes: m.API.CoreV1().PersistentVolumes(), As: "kubectl-hpp"}
 }
 
-// Gather plans all volumes that the options select, by claim.
+// Gather plans all volumes that the options select, by claim, and has those that were begun with.
 func (m *Migration) Gather(ctx context.Context) (rows []Row, err error) {
 	all, err := m.candidates(ctx)
 	if err != nil {
 		return nil, err
 	}
+	if rows, err = m.begunWith(ctx); err != nil {
+		return nil, err
+	}
 	for i, c := range all {
 		ref := c.PV.Spec.ClaimRef
 		if !m.IsOf(&c.PV) || m.Namespace != "" && (ref == nil || ref.Namespace != m.Namespace) ||
-			len(m.Claims) > 0 && (ref == nil || !slices.Contains(m.Claims, ref.Name)) {
+			len(m.Claims) > 0 && (ref == nil || !slices.Contains(m.Claims, ref.Name)) ||
+			slices.ContainsFunc(rows, func(r Row) bool { return r.PV == c.PV.Name }) {
 			continue
 		}
 		c.Twins = twins(all, all[i])
@@ -58,7 +62,8 @@ func (m *Migration) Gather(ctx context.Context) (rows []Row, err error) {
 	slices.SortFunc(rows, func(a, b Row) int { return strings.Compare(a.Claim+a.PV, b.Claim+b.PV) })
 	for _, name := range m.Claims {
 		if !slices.ContainsFunc(rows, func(r Row) bool { return r.Claim == m.Namespace+"/"+name }) {
-			return nil, fmt.Errorf("claim %s/%s has no volume of %s", m.Namespace, name, m.From)
+			return nil, fmt.Errorf("claim %s/%s has no volume of %s, and was not begun with", m.Namespace, name,
+				m.From)
 		}
 	}
 	return rows, nil
@@ -130,7 +135,7 @@ func Write(w io.Writer, rows []Row) error {
 		if r.Partial {
 			more = "+"
 		}
-		said := strings.Join(r.Problems, "; ")
+		said := cmp.Or(r.Begun, strings.Join(r.Problems, "; "))
 		if said == "" && len(r.Warnings) > 0 {
 			said = "warning: " + strings.Join(r.Warnings, "; ")
 		}

@@ -441,6 +441,53 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// TestBegunIsFoundByName: a claim whose PersistentVolume is gone by now is in the plan, and is gone on with alone.
+func TestBegunIsFoundByName(t *testing.T) {
+	w := newWorld(t)
+	w.PrependReactor("create", "persistentvolumes", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return w.fails == -1, nil, errFails
+	})
+	w.fails = -1
+	if err := w.apply(); !errors.Is(err, errFails) || w.volume() != nil {
+		t.Fatalf("%v; %+v", err, w.volume())
+	}
+	w.fails = 0
+	for name, want := range map[string]string{"data": "begun: --apply goes on, --undo goes back", "other": ""} {
+		m := w.migration(&bytes.Buffer{})
+		m.Claims = []string{name}
+		rows, err := m.Gather(t.Context())
+		if want == "" {
+			if err == nil || !strings.Contains(err.Error(), "shop/other has no volume of local-path") {
+				t.Errorf("%s: %v", name, err)
+			}
+			if err := m.Apply(t.Context(), nil); err != nil || w.volume() != nil {
+				t.Errorf("another claim was worked on: %v", err)
+			}
+			continue
+		}
+		var out bytes.Buffer
+		if err = errors.Join(err, migrate.Write(&out, rows)); err != nil || !strings.Contains(out.String(), want) {
+			t.Errorf("%s, %v", out.String(), err)
+		}
+	}
+	m := w.migration(&bytes.Buffer{})
+	m.Claims = []string{"data"}
+	rows, err := m.Gather(t.Context())
+	if err = errors.Join(err, m.Apply(t.Context(), rows)); err != nil || w.state() != isNew {
+		t.Errorf("%s, %v", w.state(), err)
+	}
+	if rows, err = m.Gather(t.Context()); err != nil || len(rows) != 1 || !strings.HasPrefix(rows[0].Begun, "migrated") {
+		t.Errorf("%+v, %v", rows, err)
+	}
+	w.PrependReactor("list", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", nil)
+	})
+	m.Claims = nil
+	if rows, err = m.Gather(t.Context()); err != nil || len(rows) != 0 {
+		t.Errorf("without the journals: %+v, %v", rows, err)
+	}
+}
+
 // TestOverlap: a volume is not migrated that has files in common with one of anybody on its node.
 func TestOverlap(t *testing.T) {
 	for path, of := range map[string]struct {

@@ -59,6 +59,7 @@ const (
 type Row struct {
 	Claim, Node, Path, How, Stops string
 	PV                            string
+	Begun                         string // what can be done with one that was begun
 	Bytes, Used, Files            int64
 	Partial                       bool
 	FSGroup                       *int64
