@@ -405,6 +405,15 @@ func TestPlan(t *testing.T) {
 				c.Found = nodeapi.Directory{Problems: []string{"there is no directory"}}
 			}, migrate.Rename, "no directory", gibibyte,
 		},
+		"used by its pod": {
+			func(c *migrate.Candidate, _ *migrate.Options) { c.Found.UsedAt = "/data (process 7)" },
+			migrate.Rename, "", gibibyte,
+		},
+		"used, and its pod is elsewhere": {
+			func(c *migrate.Candidate, _ *migrate.Options) {
+				c.Found.UsedAt, c.Pods[0].Spec.NodeName = "/data (process 7)", "worker-2"
+			}, migrate.Rename, "in use at /data (process 7)", gibibyte,
+		},
 		"bare pod": {
 			func(c *migrate.Candidate, _ *migrate.Options) { c.Pods[0].OwnerReferences = nil },
 			migrate.Rename, "no owner", gibibyte,
@@ -438,6 +447,28 @@ func TestPlan(t *testing.T) {
 			!strings.Contains(problems, test.said) {
 			t.Errorf("%s: %+v", name, r)
 		}
+	}
+}
+
+// TestApplySaysWhatItWaitsFor says it at once, and now and then.
+func TestApplySaysWhatItWaitsFor(t *testing.T) {
+	w := newWorld(t)
+	var out bytes.Buffer
+	m := w.migration(&out)
+	rounds := 0
+	m.Wait = func(context.Context) error {
+		rounds++
+		w.mounted = rounds < 8
+		return nil
+	}
+	rows, err := m.Gather(t.Context())
+	if err = errors.Join(err, m.Apply(t.Context(), rows)); err != nil {
+		t.Fatal(err)
+	}
+	wants := "shop/data: waits until nothing uses " + old + " on node worker-1: used at /data (process 7)\n"
+	if !strings.Contains(out.String(), "waits until 1 pods of it have ended, as db-0\n") ||
+		strings.Count(out.String(), wants) != 2 {
+		t.Error(out.String())
 	}
 }
 

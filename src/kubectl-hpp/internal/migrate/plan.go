@@ -139,6 +139,10 @@ func directory(c Candidate, o Options, r *Row, problem func(is bool, format stri
 			o.Pool)
 	} else if len(c.Found.Problems) > 0 {
 		problem(true, "%s", strings.Join(c.Found.Problems, "; "))
+	} else {
+		on := func(p corev1.Pod) bool { return p.Spec.NodeName == c.Node }
+		problem(c.Found.UsedAt != "" && !slices.ContainsFunc(c.Pods, on),
+			"no pod of its claim is on the node, and it is in use at %s", c.Found.UsedAt)
 	}
 	if r.How == Rename && c.Found.Exists && (!c.Found.Enforceable || o.Enforce == nodeapi.EnforceNever) {
 		r.How = NotEnforced
