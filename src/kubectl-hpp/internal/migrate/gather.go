@@ -129,7 +129,7 @@ func ownerOf(p corev1.Pod) string {
 
 // Write writes a plan for a person.
 func Write(w io.Writer, rows []Row) error {
-	lines := [][]string{{"CLAIM", "NODE", "SIZE", "USED", "FILES", "HOW", "STOPS", "PROBLEM"}}
+	lines := [][]string{{"CLAIM", "NODE", "SIZE", "USED", "FILES", "HOW", "STOPS", "PATH", "PROBLEM"}}
 	for _, r := range rows {
 		more := ""
 		if r.Partial {
@@ -141,7 +141,8 @@ func Write(w io.Writer, rows []Row) error {
 		}
 		lines = append(lines, []string{
 			cmp.Or(r.Claim, "-"), cmp.Or(r.Node, "-"), bytesize.Format(r.Bytes), bytesize.Format(r.Used) + more,
-			fmt.Sprint(r.Files, more), r.How, cmp.Or(r.Stops, "-"), cmp.Or(said, "-"),
+			fmt.Sprint(r.Files, more), r.How, cmp.Or(r.Stops, "-"), r.Path,
+			cmp.Or(said, "-"),
 		})
 	}
 	if err := table.Lines(w, lines); err != nil {

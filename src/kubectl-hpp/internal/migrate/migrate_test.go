@@ -405,6 +405,37 @@ func TestPlan(t *testing.T) {
 				c.Found = nodeapi.Directory{Problems: []string{"there is no directory"}}
 			}, migrate.Rename, "no directory", gibibyte,
 		},
+		"made by hand": {
+			func(c *migrate.Candidate, _ *migrate.Options) { c.PV.Spec.HostPath.Path = "/opt/data/photos" },
+			migrate.Rename, "/opt/data/photos is not one that rancher.io/local-path makes", gibibyte,
+		},
+		"in its directory": {
+			func(c *migrate.Candidate, _ *migrate.Options) { c.PV.Spec.HostPath.Path = old + "/sub" },
+			migrate.Rename, "--any-path", gibibyte,
+		},
+		"another's": {
+			func(c *migrate.Candidate, _ *migrate.Options) { c.PV.Spec.HostPath.Path = "/opt/x/pvc-12_shop_data" },
+			migrate.Rename, "--any-path", gibibyte,
+		},
+		"any path": {
+			func(c *migrate.Candidate, o *migrate.Options) {
+				c.PV.Spec.HostPath.Path, o.AnyPath = "/opt/data/photos", true
+			}, migrate.Rename, "", gibibyte,
+		},
+		"openebs": {
+			func(c *migrate.Candidate, o *migrate.Options) {
+				c.PV.Spec.HostPath.Path, o.From = "/var/openebs/local/pvc-1", "openebs"
+			}, migrate.Rename, "", gibibyte,
+		},
+		"not of openebs": {
+			func(_ *migrate.Candidate, o *migrate.Options) { o.From = "openebs" },
+			migrate.Rename, "openebs.io/local makes", gibibyte,
+		},
+		"legacy with a prefix": {
+			func(c *migrate.Candidate, o *migrate.Options) {
+				c.PV.Spec.HostPath.Path, o.From = "/var/hpvolumes/data-pvc-1", "kubevirt-legacy"
+			}, migrate.Rename, "", gibibyte,
+		},
 		"used by its pod": {
 			func(c *migrate.Candidate, _ *migrate.Options) { c.Found.UsedAt = "/data (process 7)" },
 			migrate.Rename, "", gibibyte,
@@ -594,8 +625,9 @@ func TestWrite(t *testing.T) {
 	if err = errors.Join(err, migrate.Write(&out, rows)); err != nil {
 		t.Fatal(err)
 	}
-	want := "CLAIM      NODE      SIZE  USED   FILES  HOW     STOPS           PROBLEM\n" +
-		"shop/data  worker-1  1Gi   512Mi  7      rename  statefulset/db  -\n"
+	want := "CLAIM      NODE      SIZE  USED   FILES  HOW     STOPS           " +
+		"PATH                                         PROBLEM\n" +
+		"shop/data  worker-1  1Gi   512Mi  7      rename  statefulset/db  " + old + "  -\n"
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Error(diff)
 	}

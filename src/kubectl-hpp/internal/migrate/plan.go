@@ -32,6 +32,7 @@ type Options struct {
 	Provisioner string
 	Claims      []string // names in the namespace; none: all
 	Grow        bool
+	AnyPath     bool // also directories that the provisioner does not make by itself
 }
 
 // Candidate is what is known of one volume.
@@ -86,6 +87,21 @@ func (o Options) IsOf(pv *corev1.PersistentVolume) bool {
 	return pathOf(pv) != "" && pv.Annotations[names.ProvisionedBy] == o.provisioner()
 }
 
+// makes reports whether the directory of a volume has the name that the source gives it. Whoever writes a
+// PersistentVolume by hand can name any.
+func (o Options) makes(pv *corev1.PersistentVolume) bool {
+	base := path.Base(pathOf(pv))
+	switch {
+	case base == pv.Name:
+		return true
+	case o.From == "local-path": // with the namespace and the name of the claim
+		return strings.HasPrefix(base, pv.Name+"_")
+	case o.From == "kubevirt-legacy" && pv.Spec.ClaimRef != nil: // USE_NAMING_PREFIX
+		return base == pv.Spec.ClaimRef.Name+"-"+pv.Name
+	}
+	return false
+}
+
 // NodeOf is the one node that a volume's affinity names, by its labels or its name.
 func NodeOf(pv *corev1.PersistentVolume, nodes []corev1.Node) string {
 	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
@@ -121,6 +137,8 @@ func Plan(c Candidate, o Options) Row {
 	}
 	problem(c.Claim == nil, "its claim is gone: nothing to migrate")
 	problem(c.Node == "", "no single node has the labels of its affinity")
+	problem(!o.AnyPath && !o.makes(&c.PV), "its directory %s is not one that %s makes: --any-path takes it nevertheless",
+		r.Path, o.provisioner())
 	problem(len(c.Twins) > 0, "its directory is the same as, in or above that of %s", strings.Join(c.Twins, ", "))
 	problem(c.Unseen != "", "%s", c.Unseen)
 	block := c.PV.Spec.VolumeMode != nil && *c.PV.Spec.VolumeMode == corev1.PersistentVolumeBlock
