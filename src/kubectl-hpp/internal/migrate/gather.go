@@ -47,9 +47,8 @@ func (m *Migration) Gather(ctx context.Context) (rows []Row, err error) {
 		return nil, err
 	}
 	for i, c := range all {
-		ref := c.PV.Spec.ClaimRef
-		if !m.IsOf(&c.PV) || m.Namespace != "" && (ref == nil || ref.Namespace != m.Namespace) ||
-			len(m.Claims) > 0 && (ref == nil || !slices.Contains(m.Claims, ref.Name)) ||
+		ref := cmp.Or(c.PV.Spec.ClaimRef, &corev1.ObjectReference{})
+		if !m.IsOf(&c.PV) || !m.selects(ref.Namespace, ref.Name) ||
 			slices.ContainsFunc(rows, func(r Row) bool { return r.PV == c.PV.Name }) {
 			continue
 		}

@@ -101,8 +101,7 @@ func (m *Migration) journals(ctx context.Context) (all []*journal, err error) {
 		if err := json.Unmarshal([]byte(o.Data["journal.json"]), j); err != nil || j.name() != o.Name {
 			return nil, fmt.Errorf("ConfigMap %s/%s is no journal of this program: %w", o.Namespace, o.Name, err)
 		}
-		if j.From == m.From && (m.Namespace == "" || j.Claim.Namespace == m.Namespace) &&
-			(len(m.Claims) == 0 || slices.Contains(m.Claims, j.Claim.Name)) {
+		if j.From == m.From && m.selects(j.Claim.Namespace, j.Claim.Name) {
 			all = append(all, j)
 		}
 	}

@@ -538,7 +538,8 @@ func TestBegunIsFoundByName(t *testing.T) {
 	if err = errors.Join(err, m.Apply(t.Context(), rows)); err != nil || w.state() != isNew {
 		t.Errorf("%s, %v", w.state(), err)
 	}
-	if rows, err = m.Gather(t.Context()); err != nil || len(rows) != 1 || !strings.HasPrefix(rows[0].Begun, "migrated") {
+	rows, err = m.Gather(t.Context())
+	if err != nil || len(rows) != 1 || !strings.HasPrefix(rows[0].Begun, "migrated") {
 		t.Errorf("%+v, %v", rows, err)
 	}
 	w.PrependReactor("list", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -563,7 +564,8 @@ func TestOverlap(t *testing.T) {
 		other := volume()
 		other.Name, other.UID, other.Annotations, other.Spec.ClaimRef = "by-hand", "pv-2", nil, nil
 		other.Spec.HostPath.Path = path
-		if other.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Values[0] = of.host; of.host == "" {
+		other.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Values[0] = of.host
+		if of.host == "" {
 			other.Spec.NodeAffinity = nil
 		}
 		two := node("worker-2", "host-2")

@@ -82,6 +82,11 @@ func pathOf(pv *corev1.PersistentVolume) string {
 // provisioner is the name of the one whose volumes are migrated.
 func (o Options) provisioner() string { return cmp.Or(o.Provisioner, Sources()[o.From]) }
 
+// selects reports whether a claim is one that the user means.
+func (o Options) selects(namespace, claim string) bool {
+	return (o.Namespace == "" || namespace == o.Namespace) && (len(o.Claims) == 0 || slices.Contains(o.Claims, claim))
+}
+
 // IsOf reports whether a PersistentVolume is one of the source's.
 func (o Options) IsOf(pv *corev1.PersistentVolume) bool {
 	return pathOf(pv) != "" && pv.Annotations[names.ProvisionedBy] == o.provisioner()
@@ -137,8 +142,8 @@ func Plan(c Candidate, o Options) Row {
 	}
 	problem(c.Claim == nil, "its claim is gone: nothing to migrate")
 	problem(c.Node == "", "no single node has the labels of its affinity")
-	problem(!o.AnyPath && !o.makes(&c.PV), "its directory %s is not one that %s makes: --any-path takes it nevertheless",
-		r.Path, o.provisioner())
+	problem(!o.AnyPath && !o.makes(&c.PV), "its directory %s is not one that %s makes: --any-path takes it "+
+		"nevertheless", r.Path, o.provisioner())
 	problem(len(c.Twins) > 0, "its directory is the same as, in or above that of %s", strings.Join(c.Twins, ", "))
 	problem(c.Unseen != "", "%s", c.Unseen)
 	block := c.PV.Spec.VolumeMode != nil && *c.PV.Spec.VolumeMode == corev1.PersistentVolumeBlock
@@ -157,10 +162,6 @@ func directory(c Candidate, o Options, r *Row, problem func(is bool, format stri
 			o.Pool)
 	} else if len(c.Found.Problems) > 0 {
 		problem(true, "%s", strings.Join(c.Found.Problems, "; "))
-	} else {
-		on := func(p corev1.Pod) bool { return p.Spec.NodeName == c.Node }
-		problem(c.Found.UsedAt != "" && !slices.ContainsFunc(c.Pods, on),
-			"no pod of its claim is on the node, and it is in use at %s", c.Found.UsedAt)
 	}
 	if r.How == Rename && c.Found.Exists && (!c.Found.Enforceable || o.Enforce == nodeapi.EnforceNever) {
 		r.How = NotEnforced
@@ -189,6 +190,9 @@ func claims(c Candidate, r *Row, problem func(is bool, format string, values ...
 
 // users looks at those that use the claim.
 func users(c Candidate, r *Row, problem func(is bool, format string, values ...any)) {
+	on := func(p corev1.Pod) bool { return p.Spec.NodeName == c.Node }
+	problem(c.Found.UsedAt != "" && !slices.ContainsFunc(c.Pods, on),
+		"no pod of its claim is on the node, and it is in use at %s", c.Found.UsedAt)
 	for _, p := range c.Pods {
 		kept := pods.Kept(p)
 		problem(kept != "", "%s", kept)
