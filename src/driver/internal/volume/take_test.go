@@ -268,8 +268,8 @@ func TestTakeFromBelowAMount(t *testing.T) {
 	n := startAt(t, root)
 	must(t, openPool(t.Context(), n))
 	// A container with a hostPath volume of the parent.
-	container := exec.CommandContext(t.Context(), "sh", "-c", `mount --bind "$1" "$2" && echo mounted && exec cat`, "sh",
-		filepath.Dir(old), filepath.Join(root, "seen"))
+	container := exec.CommandContext(t.Context(), "sh", "-c", `mount --bind "$1" "$2" && echo mounted && exec cat`,
+		"sh", filepath.Dir(old), filepath.Join(root, "seen"))
 	container.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	in, errIn := container.StdinPipe()
 	out, errOut := container.StdoutPipe()
