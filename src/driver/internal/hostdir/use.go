@@ -7,19 +7,21 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounts"
 )
 
-// Use is what is mounted in a directory, and of it: "" where nothing is.
-type Use struct{ Inside, At string }
+// Use is where something is mounted in or at a directory, and where it, or one above it, is mounted: "" for nowhere.
+type Use struct{ Inside, At, Above string }
 
-// Uses looks for what is mounted in an open directory of that path, and for mounts of it, or of what is in it, in all
-// mount namespaces of the node: a hostPath volume is mounted in that of its container alone.
+// Uses looks for what is mounted in an open directory of that path, and for mounts of it, of what is in it, and of
+// what it is in, in all mount namespaces of the node: a hostPath volume is mounted in that of its container alone.
 func (n Node) Uses(dir disk.Handle, p string) (u Use, err error) {
 	if dir.File == nil { // of an in-memory disk
 		return u, nil
@@ -37,7 +39,7 @@ func (n Node) Uses(dir disk.Handle, p string) (u Use, err error) {
 	}
 	here := path.Join(n.Root, p)
 	for _, m := range own {
-		if m.Mountpoint != here && mounts.Below(m.Mountpoint, here) {
+		if mounts.Below(m.Mountpoint, here) {
 			u.Inside = path.Join("/", relative(n.Root, m.Mountpoint))
 		}
 	}
@@ -50,7 +52,33 @@ func (n Node) Uses(dir disk.Handle, p string) (u Use, err error) {
 		}
 		return ""
 	})
+	if err == nil && u.At == "" {
+		u.Above, err = n.above(own, on, inFilesystem)
+	}
 	return u, err
+}
+
+// above looks for mounts of directories that have this one in them. Those of the host, which everything is below, and
+// the copies that others have of them do not count; neither does a whole filesystem.
+func (n Node) above(own mounts.Table, on *mountinfo.Info, inFilesystem string) (string, error) {
+	host, err := mounts.Read(filepath.Join(n.Root, "proc", "1", "mountinfo"))
+	if err != nil {
+		return "", fmt.Errorf("see what the node itself has mounted: %w", err)
+	}
+	theirs := map[string]bool{"/": true}
+	for _, at := range slices.Concat(own, host) {
+		if mounts.Same(at, on) {
+			theirs[at.Root] = true
+		}
+	}
+	return n.mountOf(func(m mounts.Table) string {
+		for _, at := range m {
+			if mounts.Same(at, on) && mounts.Below(inFilesystem, at.Root) && !theirs[at.Root] {
+				return at.Mountpoint
+			}
+		}
+		return ""
+	})
 }
 
 func relative(above, p string) string {

@@ -69,8 +69,15 @@ func (b *between) mayGo(n hostdir.Node, p string) (info disk.Info, err error) {
 		return info, fmt.Errorf("%w: something is mounted in it, at %s", hostdir.ErrRefused, use.Inside)
 	case use.At != "":
 		return info, fmt.Errorf("%w: %s is mounted at %s: end what uses it first", ErrPublished, p, use.At)
+	case use.Above != "":
+		return info, fmt.Errorf("%w: %w", ErrPublished, above(p, use))
 	}
 	return info, nil
+}
+
+// above says that somebody sees a directory from above it, who would lose it.
+func above(p string, use hostdir.Use) error {
+	return fmt.Errorf("a directory that %s is in is mounted at %s: end what has it mounted first", p, use.Above)
 }
 
 // move renames a directory, durably. Where it is already, it only makes that durable.

@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -80,9 +81,13 @@ func (m *Manager) lookAtUse(d disk.FS, found *nodeapi.Directory) error {
 	}
 	defer func() { _ = h.Close() }()
 	use, err := m.Node.Uses(h, found.Path)
-	found.MountInside, found.UsedAt = use.Inside, use.At
-	if err == nil && use.Inside != "" {
+	found.MountInside, found.UsedAt = use.Inside, cmp.Or(use.At, use.Above)
+	switch {
+	case err != nil:
+	case use.Inside != "":
 		err = fmt.Errorf("something is mounted in %s, at %s", found.Path, use.Inside)
+	case use.Above != "":
+		err = above(found.Path, use)
 	}
 	return err
 }

@@ -1,12 +1,15 @@
 package volume_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -254,6 +257,44 @@ func TestTakeIsRefused(t *testing.T) {
 	must(t, os.Remove(n.path("pvc-1")))
 	_, err = n.ReturnDirectory(t.Context(), "pvc-2")
 	wants(t, err, volume.ErrUnsupported)
+}
+
+// TestTakeFromBelowAMount: what somebody sees from above is not taken from below them. A directory that something is
+// mounted at is not taken either.
+func TestTakeFromBelowAMount(t *testing.T) {
+	root := t.TempDir()
+	old := oldAt(t, filepath.Join(root, "old", "pvc-1"))
+	must(t, os.Mkdir(filepath.Join(root, "seen"), 0o755))
+	n := startAt(t, root)
+	must(t, openPool(t.Context(), n))
+	// A container with a hostPath volume of the parent.
+	container := exec.CommandContext(t.Context(), "sh", "-c", `mount --bind "$1" "$2" && echo mounted && exec cat`,
+		"sh", filepath.Dir(old), filepath.Join(root, "seen"))
+	container.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+	in, errIn := container.StdinPipe()
+	out, errOut := container.StdoutPipe()
+	must(t, errIn, errOut, container.Start())
+	if said, err := bufio.NewReader(out).ReadString('\n'); said != "mounted\n" {
+		t.Fatalf("%q, %v", said, err)
+	}
+	found, err := n.LookDirectory(t.Context(), "local", old)
+	if err != nil || !strings.Contains(strings.Join(found.Problems, "; "), "mounted at "+filepath.Join(root, "seen")) {
+		t.Errorf("%+v, %v", found, err)
+	}
+	_, err = n.TakeDirectory(t.Context(), taking(old))
+	wants(t, err, volume.ErrPublished, filepath.Join(root, "seen"))
+	must(t, in.Close(), container.Wait(), unix.Mount(old, old, "", unix.MS_BIND, ""))
+	found, err = n.LookDirectory(t.Context(), "local", old)
+	if err != nil || found.MountInside != old || len(found.Problems) == 0 {
+		t.Errorf("%+v, %v", found, err)
+	}
+	_, err = n.TakeDirectory(t.Context(), taking(old))
+	if err == nil {
+		t.Error("a mount point was taken")
+	}
+	must(t, unix.Unmount(old, 0))
+	_, err = n.TakeDirectory(t.Context(), taking(old))
+	must(t, err)
 }
 
 // TestTakeEnforced: on XFS and ext4 no pod gets a volume before all of it counts, and what is returned counts to

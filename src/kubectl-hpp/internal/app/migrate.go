@@ -46,6 +46,8 @@ func newMigrate(p *plugin) *cobra.Command {
 	flags.StringVar(&o.Enforce, "enforce", nodeapi.EnforceNow,
 		"when they are held to their sizes: now (before their pods start), later (volume enforce), never")
 	flags.BoolVar(&o.Grow, "grow", false, "make volumes larger that use more than their claims asked for")
+	flags.BoolVar(&o.AnyPath, "any-path", false,
+		"also directories with other names than the old provisioner gives, such as by a pathPattern")
 	flags.BoolVarP(&o.all, "all-namespaces", "A", false, "of all namespaces")
 	flags.BoolVar(&o.apply, "apply", false, "do it, and go on with what was begun")
 	flags.BoolVar(&o.undo, "undo", false, "give the claims their old volumes back")

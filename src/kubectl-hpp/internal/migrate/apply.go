@@ -147,7 +147,7 @@ func (m *Migration) removeVolume(ctx context.Context, pv *corev1.PersistentVolum
 // evict has the pods of a claim end. Those that come in their place wait for the claim.
 func (m *Migration) evict(ctx context.Context, j *journal) error {
 	var kept error
-	for range patience {
+	for round := range patience {
 		using, err := pods.Using(ctx, m.API, j.Claim.Namespace, j.Claim.Name)
 		if err != nil {
 			return err
@@ -164,11 +164,21 @@ func (m *Migration) evict(ctx context.Context, j *journal) error {
 			}
 			kept = cmp.Or(kept, err)
 		}
-		if err := m.Wait(ctx); err != nil {
+		if err := m.waitFor(ctx, j, round, fmt.Sprintf("until %d pods of it have ended, as %s", len(using),
+			using[0].Name)); err != nil {
 			return err
 		}
 	}
 	return cmp.Or(kept, errors.New("its pods do not end: see what keeps them, as a finalizer"))
+}
+
+// waitFor waits a moment, and says at once and every few moments what for. Nobody may read it: that ends nothing.
+func (m *Migration) waitFor(ctx context.Context, j *journal, round int, what string) error {
+	const often = 5
+	if round%often == 0 {
+		_, _ = fmt.Fprintf(m.Out, "%s: waits %s\n", j.Claim, what)
+	}
+	return m.Wait(ctx)
 }
 
 // moveIn ends the pods, waits until nothing uses the directory, and has the node take it.
@@ -176,7 +186,7 @@ func (m *Migration) moveIn(ctx context.Context, j *journal) error {
 	if err := m.evict(ctx, j); err != nil {
 		return err
 	}
-	for range patience {
+	for round := range patience {
 		var found nodeapi.Directory
 		if err := m.Ask(ctx, &found, "directory", "look", j.Path, "--pool", j.Pool, "--node", j.Node); err != nil {
 			return err
@@ -189,7 +199,8 @@ func (m *Migration) moveIn(ctx context.Context, j *journal) error {
 			j.Bytes = max(j.Bytes, taken.Bytes)
 			return nil
 		}
-		if err := m.Wait(ctx); err != nil {
+		what := fmt.Sprintf("until nothing uses %s on node %s: used at %s", j.Path, j.Node, found.UsedAt)
+		if err := m.waitFor(ctx, j, round, what); err != nil {
 			return err
 		}
 	}

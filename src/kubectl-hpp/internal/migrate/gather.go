@@ -37,16 +37,19 @@ func (m *Migration) exchange() persistentvolume.Exchange {
 	return persistentvolume.Exchange{Volumes: m.API.CoreV1().PersistentVolumes(), As: "kubectl-hpp"}
 }
 
-// Gather plans all volumes that the options select, by claim.
+// Gather plans all volumes that the options select, by claim, and has those that were begun with.
 func (m *Migration) Gather(ctx context.Context) (rows []Row, err error) {
 	all, err := m.candidates(ctx)
 	if err != nil {
 		return nil, err
 	}
+	if rows, err = m.begunWith(ctx); err != nil {
+		return nil, err
+	}
 	for i, c := range all {
-		ref := c.PV.Spec.ClaimRef
-		if m.Namespace != "" && (ref == nil || ref.Namespace != m.Namespace) ||
-			len(m.Claims) > 0 && (ref == nil || !slices.Contains(m.Claims, ref.Name)) {
+		ref := cmp.Or(c.PV.Spec.ClaimRef, &corev1.ObjectReference{})
+		if !m.IsOf(&c.PV) || !m.selects(ref.Namespace, ref.Name) ||
+			slices.ContainsFunc(rows, func(r Row) bool { return r.PV == c.PV.Name }) {
 			continue
 		}
 		c.Twins = twins(all, all[i])
@@ -58,12 +61,14 @@ func (m *Migration) Gather(ctx context.Context) (rows []Row, err error) {
 	slices.SortFunc(rows, func(a, b Row) int { return strings.Compare(a.Claim+a.PV, b.Claim+b.PV) })
 	for _, name := range m.Claims {
 		if !slices.ContainsFunc(rows, func(r Row) bool { return r.Claim == m.Namespace+"/"+name }) {
-			return nil, fmt.Errorf("claim %s/%s has no volume of %s", m.Namespace, name, m.From)
+			return nil, fmt.Errorf("claim %s/%s has no volume of %s, and was not begun with", m.Namespace, name,
+				m.From)
 		}
 	}
 	return rows, nil
 }
 
+// candidates are all PersistentVolumes with a directory: those of others, too, may have files in common with ours.
 func (m *Migration) candidates(ctx context.Context) (all []Candidate, err error) {
 	pvs, err := m.API.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -74,7 +79,7 @@ func (m *Migration) candidates(ctx context.Context) (all []Candidate, err error)
 		return nil, fmt.Errorf("list nodes: %w", err)
 	}
 	for _, pv := range pvs.Items {
-		if m.IsOf(&pv) {
+		if pathOf(&pv) != "" {
 			all = append(all, Candidate{PV: pv, Node: NodeOf(&pv, nodes.Items)})
 		}
 	}
@@ -123,19 +128,20 @@ func ownerOf(p corev1.Pod) string {
 
 // Write writes a plan for a person.
 func Write(w io.Writer, rows []Row) error {
-	lines := [][]string{{"CLAIM", "NODE", "SIZE", "USED", "FILES", "HOW", "STOPS", "PROBLEM"}}
+	lines := [][]string{{"CLAIM", "NODE", "SIZE", "USED", "FILES", "HOW", "STOPS", "PATH", "PROBLEM"}}
 	for _, r := range rows {
 		more := ""
 		if r.Partial {
 			more = "+"
 		}
-		said := strings.Join(r.Problems, "; ")
+		said := cmp.Or(r.Begun, strings.Join(r.Problems, "; "))
 		if said == "" && len(r.Warnings) > 0 {
 			said = "warning: " + strings.Join(r.Warnings, "; ")
 		}
 		lines = append(lines, []string{
 			cmp.Or(r.Claim, "-"), cmp.Or(r.Node, "-"), bytesize.Format(r.Bytes), bytesize.Format(r.Used) + more,
-			fmt.Sprint(r.Files, more), r.How, cmp.Or(r.Stops, "-"), cmp.Or(said, "-"),
+			fmt.Sprint(r.Files, more), r.How, cmp.Or(r.Stops, "-"), r.Path,
+			cmp.Or(said, "-"),
 		})
 	}
 	if err := table.Lines(w, lines); err != nil {

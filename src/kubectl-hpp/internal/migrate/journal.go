@@ -101,13 +101,32 @@ func (m *Migration) journals(ctx context.Context) (all []*journal, err error) {
 		if err := json.Unmarshal([]byte(o.Data["journal.json"]), j); err != nil || j.name() != o.Name {
 			return nil, fmt.Errorf("ConfigMap %s/%s is no journal of this program: %w", o.Namespace, o.Name, err)
 		}
-		if j.From == m.From && (m.Namespace == "" || j.Claim.Namespace == m.Namespace) &&
-			(len(m.Claims) == 0 || slices.Contains(m.Claims, j.Claim.Name)) {
+		if j.From == m.From && m.selects(j.Claim.Namespace, j.Claim.Name) {
 			all = append(all, j)
 		}
 	}
 	slices.SortFunc(all, func(a, b *journal) int { return strings.Compare(a.Claim.String(), b.Claim.String()) })
 	return all, nil
+}
+
+// begunWith are the rows of claims that were begun with: their PersistentVolumes may be gone. Whoever may not read the
+// journals sees the plan without them.
+func (m *Migration) begunWith(ctx context.Context) (rows []Row, err error) {
+	journals, err := m.journals(ctx)
+	if apierrors.IsForbidden(err) {
+		return nil, nil
+	}
+	said := map[string]string{
+		begun: "begun: --apply goes on, --undo goes back", undoing: "on its way back: --undo goes on",
+		bound: "migrated: --undo goes back, --finish ends it",
+	}
+	for _, j := range journals {
+		rows = append(rows, Row{
+			Claim: j.Claim.String(), Node: j.Node, Path: j.Path, PV: j.PV.Name, Bytes: j.Bytes, How: Rename,
+			Begun: said[j.Phase],
+		})
+	}
+	return rows, err
 }
 
 // takeArgs are those of the command that takes the directory.

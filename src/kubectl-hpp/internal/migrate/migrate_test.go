@@ -405,6 +405,46 @@ func TestPlan(t *testing.T) {
 				c.Found = nodeapi.Directory{Problems: []string{"there is no directory"}}
 			}, migrate.Rename, "no directory", gibibyte,
 		},
+		"made by hand": {
+			func(c *migrate.Candidate, _ *migrate.Options) { c.PV.Spec.HostPath.Path = "/opt/data/photos" },
+			migrate.Rename, "/opt/data/photos is not one that rancher.io/local-path makes", gibibyte,
+		},
+		"in its directory": {
+			func(c *migrate.Candidate, _ *migrate.Options) { c.PV.Spec.HostPath.Path = old + "/sub" },
+			migrate.Rename, "--any-path", gibibyte,
+		},
+		"another's": {
+			func(c *migrate.Candidate, _ *migrate.Options) { c.PV.Spec.HostPath.Path = "/opt/x/pvc-12_shop_data" },
+			migrate.Rename, "--any-path", gibibyte,
+		},
+		"any path": {
+			func(c *migrate.Candidate, o *migrate.Options) {
+				c.PV.Spec.HostPath.Path, o.AnyPath = "/opt/data/photos", true
+			}, migrate.Rename, "", gibibyte,
+		},
+		"openebs": {
+			func(c *migrate.Candidate, o *migrate.Options) {
+				c.PV.Spec.HostPath.Path, o.From = "/var/openebs/local/pvc-1", "openebs"
+			}, migrate.Rename, "", gibibyte,
+		},
+		"not of openebs": {
+			func(_ *migrate.Candidate, o *migrate.Options) { o.From = "openebs" },
+			migrate.Rename, "openebs.io/local makes", gibibyte,
+		},
+		"legacy with a prefix": {
+			func(c *migrate.Candidate, o *migrate.Options) {
+				c.PV.Spec.HostPath.Path, o.From = "/var/hpvolumes/data-pvc-1", "kubevirt-legacy"
+			}, migrate.Rename, "", gibibyte,
+		},
+		"used by its pod": {
+			func(c *migrate.Candidate, _ *migrate.Options) { c.Found.UsedAt = "/data (process 7)" },
+			migrate.Rename, "", gibibyte,
+		},
+		"used, and its pod is elsewhere": {
+			func(c *migrate.Candidate, _ *migrate.Options) {
+				c.Found.UsedAt, c.Pods[0].Spec.NodeName = "/data (process 7)", "worker-2"
+			}, migrate.Rename, "in use at /data (process 7)", gibibyte,
+		},
 		"bare pod": {
 			func(c *migrate.Candidate, _ *migrate.Options) { c.Pods[0].OwnerReferences = nil },
 			migrate.Rename, "no owner", gibibyte,
@@ -437,6 +477,108 @@ func TestPlan(t *testing.T) {
 		if r.How != test.how || r.Bytes != test.bytes || (test.said == "") != (problems == "") ||
 			!strings.Contains(problems, test.said) {
 			t.Errorf("%s: %+v", name, r)
+		}
+	}
+}
+
+// TestApplySaysWhatItWaitsFor says it at once, and now and then.
+func TestApplySaysWhatItWaitsFor(t *testing.T) {
+	w := newWorld(t)
+	var out bytes.Buffer
+	m := w.migration(&out)
+	rounds := 0
+	m.Wait = func(context.Context) error {
+		rounds++
+		w.mounted = rounds < 8
+		return nil
+	}
+	rows, err := m.Gather(t.Context())
+	if err = errors.Join(err, m.Apply(t.Context(), rows)); err != nil {
+		t.Fatal(err)
+	}
+	wants := "shop/data: waits until nothing uses " + old + " on node worker-1: used at /data (process 7)\n"
+	if !strings.Contains(out.String(), "waits until 1 pods of it have ended, as db-0\n") ||
+		strings.Count(out.String(), wants) != 2 {
+		t.Error(out.String())
+	}
+}
+
+// TestBegunIsFoundByName: a claim whose PersistentVolume is gone by now is in the plan, and is gone on with alone.
+func TestBegunIsFoundByName(t *testing.T) {
+	w := newWorld(t)
+	w.PrependReactor("create", "persistentvolumes", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return w.fails == -1, nil, errFails
+	})
+	w.fails = -1
+	if err := w.apply(); !errors.Is(err, errFails) || w.volume() != nil {
+		t.Fatalf("%v; %+v", err, w.volume())
+	}
+	w.fails = 0
+	for name, want := range map[string]string{"data": "begun: --apply goes on, --undo goes back", "other": ""} {
+		m := w.migration(&bytes.Buffer{})
+		m.Claims = []string{name}
+		rows, err := m.Gather(t.Context())
+		if want == "" {
+			if err == nil || !strings.Contains(err.Error(), "shop/other has no volume of local-path") {
+				t.Errorf("%s: %v", name, err)
+			}
+			if err := m.Apply(t.Context(), nil); err != nil || w.volume() != nil {
+				t.Errorf("another claim was worked on: %v", err)
+			}
+			continue
+		}
+		var out bytes.Buffer
+		if err = errors.Join(err, migrate.Write(&out, rows)); err != nil || !strings.Contains(out.String(), want) {
+			t.Errorf("%s, %v", out.String(), err)
+		}
+	}
+	m := w.migration(&bytes.Buffer{})
+	m.Claims = []string{"data"}
+	rows, err := m.Gather(t.Context())
+	if err = errors.Join(err, m.Apply(t.Context(), rows)); err != nil || w.state() != isNew {
+		t.Errorf("%s, %v", w.state(), err)
+	}
+	rows, err = m.Gather(t.Context())
+	if err != nil || len(rows) != 1 || !strings.HasPrefix(rows[0].Begun, "migrated") {
+		t.Errorf("%+v, %v", rows, err)
+	}
+	w.PrependReactor("list", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", nil)
+	})
+	m.Claims = nil
+	if rows, err = m.Gather(t.Context()); err != nil || len(rows) != 0 {
+		t.Errorf("without the journals: %+v, %v", rows, err)
+	}
+}
+
+// TestOverlap: a volume is not migrated that has files in common with one of anybody on its node.
+func TestOverlap(t *testing.T) {
+	for path, of := range map[string]struct {
+		host     string
+		overlaps bool
+	}{
+		old: {"host-1", true}, old + "/sub": {"host-1", true}, "/opt/local-path-provisioner": {"host-1", true},
+		"/": {"host-1", true}, old + "/": {"", true}, old + "-2": {"host-1", false}, old + "/other": {"host-2", false},
+	} {
+		w := newWorld(t)
+		other := volume()
+		other.Name, other.UID, other.Annotations, other.Spec.ClaimRef = "by-hand", "pv-2", nil, nil
+		other.Spec.HostPath.Path = path
+		other.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Values[0] = of.host
+		if of.host == "" {
+			other.Spec.NodeAffinity = nil
+		}
+		two := node("worker-2", "host-2")
+		if err := errors.Join(w.Tracker().Add(other), w.Tracker().Add(&two)); err != nil {
+			t.Fatal(err)
+		}
+		rows, err := w.migration(&bytes.Buffer{}).Gather(t.Context())
+		if err != nil || len(rows) != 1 {
+			t.Fatalf("%s: %+v, %v", path, rows, err)
+		}
+		said := strings.Join(rows[0].Problems, "; ")
+		if strings.Contains(said, "by-hand") != of.overlaps || (said == "") == of.overlaps {
+			t.Errorf("%s on %s: %q", path, of.host, said)
 		}
 	}
 }
@@ -485,8 +627,9 @@ func TestWrite(t *testing.T) {
 	if err = errors.Join(err, migrate.Write(&out, rows)); err != nil {
 		t.Fatal(err)
 	}
-	want := "CLAIM      NODE      SIZE  USED   FILES  HOW     STOPS           PROBLEM\n" +
-		"shop/data  worker-1  1Gi   512Mi  7      rename  statefulset/db  -\n"
+	want := "CLAIM      NODE      SIZE  USED   FILES  HOW     STOPS           " +
+		"PATH                                         PROBLEM\n" +
+		"shop/data  worker-1  1Gi   512Mi  7      rename  statefulset/db  " + old + "  -\n"
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Error(diff)
 	}

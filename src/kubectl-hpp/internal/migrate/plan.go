@@ -32,6 +32,7 @@ type Options struct {
 	Provisioner string
 	Claims      []string // names in the namespace; none: all
 	Grow        bool
+	AnyPath     bool // also directories that the provisioner does not make by itself
 }
 
 // Candidate is what is known of one volume.
@@ -41,7 +42,7 @@ type Candidate struct {
 	Pods  []corev1.Pod                  // those that use the claim
 	Node  string                        // "": no node has the affinity's labels
 	Owner string                        // of the pods: what is stopped
-	// Twins are other PersistentVolumes with the same directory on the node.
+	// Twins are other PersistentVolumes, of anybody, with the same directory on the node, or one in it or above it.
 	Twins []string
 	Found nodeapi.Directory
 	// Unseen is why the node did not say anything of it.
@@ -59,6 +60,7 @@ const (
 type Row struct {
 	Claim, Node, Path, How, Stops string
 	PV                            string
+	Begun                         string // what can be done with one that was begun
 	Bytes, Used, Files            int64
 	Partial                       bool
 	FSGroup                       *int64
@@ -80,9 +82,29 @@ func pathOf(pv *corev1.PersistentVolume) string {
 // provisioner is the name of the one whose volumes are migrated.
 func (o Options) provisioner() string { return cmp.Or(o.Provisioner, Sources()[o.From]) }
 
+// selects reports whether a claim is one that the user means.
+func (o Options) selects(namespace, claim string) bool {
+	return (o.Namespace == "" || namespace == o.Namespace) && (len(o.Claims) == 0 || slices.Contains(o.Claims, claim))
+}
+
 // IsOf reports whether a PersistentVolume is one of the source's.
 func (o Options) IsOf(pv *corev1.PersistentVolume) bool {
 	return pathOf(pv) != "" && pv.Annotations[names.ProvisionedBy] == o.provisioner()
+}
+
+// makes reports whether the directory of a volume has the name that the source gives it. Whoever writes a
+// PersistentVolume by hand can name any.
+func (o Options) makes(pv *corev1.PersistentVolume) bool {
+	base := path.Base(pathOf(pv))
+	switch {
+	case base == pv.Name:
+		return true
+	case o.From == "local-path": // with the namespace and the name of the claim
+		return strings.HasPrefix(base, pv.Name+"_")
+	case o.From == "kubevirt-legacy" && pv.Spec.ClaimRef != nil: // USE_NAMING_PREFIX
+		return base == pv.Spec.ClaimRef.Name+"-"+pv.Name
+	}
+	return false
 }
 
 // NodeOf is the one node that a volume's affinity names, by its labels or its name.
@@ -120,7 +142,9 @@ func Plan(c Candidate, o Options) Row {
 	}
 	problem(c.Claim == nil, "its claim is gone: nothing to migrate")
 	problem(c.Node == "", "no single node has the labels of its affinity")
-	problem(len(c.Twins) > 0, "the same directory is that of %s, too", strings.Join(c.Twins, ", "))
+	problem(!o.AnyPath && !o.makes(&c.PV), "its directory %s is not one that %s makes: --any-path takes it "+
+		"nevertheless", r.Path, o.provisioner())
+	problem(len(c.Twins) > 0, "its directory is the same as, in or above that of %s", strings.Join(c.Twins, ", "))
 	problem(c.Unseen != "", "%s", c.Unseen)
 	block := c.PV.Spec.VolumeMode != nil && *c.PV.Spec.VolumeMode == corev1.PersistentVolumeBlock
 	problem(block, "it is a block volume")
@@ -166,6 +190,9 @@ func claims(c Candidate, r *Row, problem func(is bool, format string, values ...
 
 // users looks at those that use the claim.
 func users(c Candidate, r *Row, problem func(is bool, format string, values ...any)) {
+	on := func(p corev1.Pod) bool { return p.Spec.NodeName == c.Node }
+	problem(c.Found.UsedAt != "" && !slices.ContainsFunc(c.Pods, on),
+		"no pod of its claim is on the node, and it is in use at %s", c.Found.UsedAt)
 	for _, p := range c.Pods {
 		kept := pods.Kept(p)
 		problem(kept != "", "%s", kept)
@@ -183,13 +210,20 @@ func users(c Candidate, r *Row, problem func(is bool, format string, values ...a
 	}
 }
 
-// twins are the PersistentVolumes that have one directory on one node.
+// twins are the PersistentVolumes that have files in common with one: of whoever, on its node or on one nobody knows.
 func twins(all []Candidate, of Candidate) (others []string) {
+	own := pathOf(&of.PV)
 	for _, c := range all {
-		if c.PV.Name != of.PV.Name && c.Node == of.Node && pathOf(&c.PV) == pathOf(&of.PV) {
+		p := pathOf(&c.PV)
+		if c.PV.Name != of.PV.Name && (c.Node == of.Node || c.Node == "") && (below(p, own) || below(own, p)) {
 			others = append(others, c.PV.Name)
 		}
 	}
 	slices.Sort(others)
 	return others
+}
+
+// below reports whether a clean path is a directory or in it.
+func below(p, directory string) bool {
+	return strings.HasPrefix(strings.TrimSuffix(p, "/")+"/", strings.TrimSuffix(directory, "/")+"/")
 }
