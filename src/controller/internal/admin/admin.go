@@ -32,30 +32,31 @@ type Nodes interface {
 // Server is the controller's Admin service.
 type Server struct {
 	wire.UnimplementedAdminServer
-	driver, version, topologyKey string
-	nodes                        Nodes
-	works                        *works.Room
-	moves                        Moves
+	Config
 }
 
-// New returns the service of a driver's controller, and has work that takes long in a room.
-func New(driver, version, topologyKey string, nodes Nodes, long *works.Room, moves Moves) *Server {
-	return &Server{
-		driver: driver, version: version, topologyKey: topologyKey, nodes: nodes, works: long, moves: moves,
-	}
+// Config is what a server is made of.
+type Config struct {
+	Driver, Version, TopologyKey string
+	Nodes                        Nodes
+	Works                        *works.Room // of what takes longer than anybody may wait
+	Moves                        Moves
 }
+
+// New returns the service of a driver's controller.
+func New(c Config) *Server { return &Server{Config: c} }
 
 // Register adds the service to a gRPC server.
 func (s *Server) Register(r grpc.ServiceRegistrar) { wire.RegisterAdminServer(r, s) }
 
 // Status implements wire.AdminServer.
 func (s *Server) Status(context.Context, *wire.StatusRequest) (*wire.StatusResponse, error) {
-	return wire.FromStatus(nodeapi.Status{Driver: s.driver, Version: s.version, Nodes: s.nodes.Nodes()}), nil
+	return wire.FromStatus(nodeapi.Status{Driver: s.Driver, Version: s.Version, Nodes: s.Config.Nodes.Nodes()}), nil
 }
 
 // Volumes implements wire.AdminServer.
 func (s *Server) Volumes(_ *wire.ListVolumesRequest, out grpc.ServerStreamingServer[wire.ListedVolume]) error {
-	all, err := s.nodes.Volumes(out.Context())
+	all, err := s.Config.Nodes.Volumes(out.Context())
 	if err != nil {
 		return status.Error(codes.Unavailable, err.Error())
 	}
@@ -88,7 +89,7 @@ func (s *Server) described(node, id string, v *wire.Volume) (*wire.AdoptResponse
 			id)
 	}
 	return &wire.AdoptResponse{
-		Volume: v, Shared: s.nodes.Everywhere(v.GetPool()), Driver: s.driver, TopologyKey: s.topologyKey, Node: node,
+		Volume: v, Shared: s.Config.Nodes.Everywhere(v.GetPool()), Driver: s.Driver, TopologyKey: s.TopologyKey, Node: node,
 	}, nil
 }
 
@@ -134,7 +135,7 @@ func (s *Server) connection(node string) (grpc.ClientConnInterface, error) {
 	if node == "" {
 		return nil, status.Error(codes.InvalidArgument, "node: the controller has no pools; name the node with --node")
 	}
-	return s.nodes.Connection(node)
+	return s.Config.Nodes.Connection(node)
 }
 
 // explained says which node refused, and why an older one did.

@@ -71,7 +71,9 @@ func (c *cluster) client(t *testing.T) wire.AdminClient {
 	done := make(chan struct{})
 	go func() { defer close(done); room.Run(ctx) }()
 	t.Cleanup(func() { stop(); <-done })
-	return wire.NewAdminClient(serve(t, admin.New("hpp", "0.1.0", "topology/node", c, room, nil).Register))
+	return wire.NewAdminClient(serve(t, admin.New(admin.Config{
+		Driver: "hpp", Version: "0.1.0", TopologyKey: "topology/node", Nodes: c, Works: room,
+	}).Register))
 }
 
 func TestStatus(t *testing.T) {

@@ -46,7 +46,7 @@ func (s *Server) Undelete(ctx context.Context, q *wire.UndeleteRequest) (*wire.A
 
 // Deleted implements wire.AdminServer. A node that does not answer keeps those of the others from nobody.
 func (s *Server) Deleted(_ *wire.DeletedRequest, out grpc.ServerStreamingServer[wire.DeletedVolume]) error {
-	nodes := s.nodes.Nodes()
+	nodes := s.Config.Nodes.Nodes()
 	lists := make([][]nodeapi.DeletedVolume, len(nodes))
 	var all sync.WaitGroup
 	for i, n := range nodes {
@@ -69,7 +69,7 @@ func (s *Server) Deleted(_ *wire.DeletedRequest, out grpc.ServerStreamingServer[
 
 // deletedOn asks a node for what is in its trash. What can be none is left out.
 func (s *Server) deletedOn(ctx context.Context, node string) (list []nodeapi.DeletedVolume, err error) {
-	connection, err := s.nodes.Connection(node)
+	connection, err := s.Config.Nodes.Connection(node)
 	if err != nil {
 		return nil, err
 	}

@@ -47,9 +47,9 @@ func (s *Server) TakeDirectory(
 	}
 	return &wire.TakeDirectoryResponse{
 		Node: q.GetNode(), Id: q.GetId(), Pool: q.GetPool(), Path: q.GetPath(), Bytes: answer.GetBytes(),
-		Shared: s.nodes.Everywhere(q.GetPool()), Enforcing: answer.GetEnforcing(), Files: answer.GetFiles(),
+		Shared: s.Config.Nodes.Everywhere(q.GetPool()), Enforcing: answer.GetEnforcing(), Files: answer.GetFiles(),
 		Failed: abridge.Printable(answer.GetFailed()), Enforcement: abridge.Printable(answer.GetEnforcement()),
-		Reason: abridge.Printable(answer.GetReason()), Driver: s.driver, TopologyKey: s.topologyKey,
+		Reason: abridge.Printable(answer.GetReason()), Driver: s.Driver, TopologyKey: s.TopologyKey,
 	}, nil
 }
 

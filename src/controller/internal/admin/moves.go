@@ -17,12 +17,12 @@ type Moves interface {
 
 // StartMove implements wire.AdminServer.
 func (s *Server) StartMove(ctx context.Context, q *wire.StartMoveRequest) (*wire.Move, error) {
-	return s.moves.Start(ctx, q)
+	return s.Config.Moves.Start(ctx, q)
 }
 
 // Moves implements wire.AdminServer.
 func (s *Server) Moves(_ *wire.ListMovesRequest, out grpc.ServerStreamingServer[wire.Move]) error {
-	all, err := s.moves.List(out.Context())
+	all, err := s.Config.Moves.List(out.Context())
 	for i := 0; i < len(all) && err == nil; i++ {
 		err = out.Send(all[i])
 	}
@@ -31,5 +31,5 @@ func (s *Server) Moves(_ *wire.ListMovesRequest, out grpc.ServerStreamingServer[
 
 // AbortMove implements wire.AdminServer.
 func (s *Server) AbortMove(ctx context.Context, q *wire.AbortMoveRequest) (*wire.Move, error) {
-	return s.moves.Abort(ctx, q.GetPv())
+	return s.Config.Moves.Abort(ctx, q.GetPv())
 }

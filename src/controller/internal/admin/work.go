@@ -93,7 +93,8 @@ func (s *Server) StartWork(_ context.Context, q *wire.StartWorkRequest) (*wire.S
 		return nil, err
 	}
 	is.Node, is.What = of.GetNode(), about(of)
-	id, running, err := s.works.Start(keyOf(is.Verb, of, q.GetEnforce()), is, func(
+	//nolint:contextcheck // the work outlives the call that begins it
+	id, running, err := s.Config.Works.Start(keyOf(is.Verb, of, q.GetEnforce()), is, func(
 		ctx context.Context, say func(nodeapi.VolumeWork, string),
 	) error {
 		return withoutCode(run(ctx, func(p *wire.Progress) error {
@@ -152,9 +153,9 @@ func sentence(p *wire.Progress) string {
 
 // Works implements wire.AdminServer.
 func (s *Server) Works(q *wire.WorksRequest, out grpc.ServerStreamingServer[wire.Work]) error {
-	all := s.works.List()
+	all := s.Config.Works.List()
 	if q.GetId() != "" {
-		one, err := s.works.Get(q.GetId())
+		one, err := s.Config.Works.Get(q.GetId())
 		if err != nil {
 			return coded(err)
 		}
@@ -170,7 +171,7 @@ func (s *Server) Works(q *wire.WorksRequest, out grpc.ServerStreamingServer[wire
 
 // CancelWork implements wire.AdminServer.
 func (s *Server) CancelWork(_ context.Context, q *wire.CancelWorkRequest) (*wire.CancelWorkResponse, error) {
-	return &wire.CancelWorkResponse{}, coded(s.works.Cancel(q.GetId()))
+	return &wire.CancelWorkResponse{}, coded(s.Config.Works.Cancel(q.GetId()))
 }
 
 // coded gives an error of the works its code.

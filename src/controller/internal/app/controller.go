@@ -119,7 +119,10 @@ func (c *controller) addService(ctx context.Context, specs []poolspec.Pool) (*cs
 		c.nodes.Every(ctx, moves.Interval, func() { room.Look(ctx, c.cluster.Leads()) })
 		return nil
 	})
-	return service, c.AddCommands(ctx, admin.New(c.DriverName, buildinfo.Version(), c.TopologyKey, volumes, long, room))
+	return service, c.AddCommands(ctx, admin.New(admin.Config{
+		Driver: c.DriverName, Version: buildinfo.Version(), TopologyKey: c.TopologyKey, Nodes: volumes, Works: long,
+		Moves: room,
+	}))
 }
 
 // moves makes the room of the moves of volumes.

@@ -83,8 +83,10 @@ func TestJSON(t *testing.T) {
 		args []string
 	}{
 		{"volume pvc-1 is in the trash", []string{"volume", "discard", "pvc-1"}},
-		{"pool local was never used on this node; it is noted that its volumes are gone",
-			[]string{"pool", "forget", "local"}},
+		{
+			"pool local was never used on this node; it is noted that its volumes are gone",
+			[]string{"pool", "forget", "local"},
+		},
 		{"pool local is this cluster's now", []string{"pool", "take", "local", "--from", "x"}},
 	} {
 		got, err := client.command(t, append(test.args, "--output", "json")...)

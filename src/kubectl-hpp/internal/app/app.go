@@ -98,7 +98,7 @@ func (p *plugin) command() *cobra.Command {
 	root.SetOut(p.Out)
 	root.SetErr(p.ErrOut)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", errUsage, err) })
-	root.AddCommand(p.moving()...)
+	root.AddCommand(p.moving()...) //nolint:contextcheck // each command has the context that it is run with
 	flags := root.PersistentFlags()
 	p.flags.AddFlags(flags)
 	flags.StringVar(&p.driver, "driver", "", "name of the CSI driver, where several releases are installed")

@@ -123,7 +123,7 @@ func pods() []row {
 		},
 		{
 			"its volume's node is gone", bound(func(w *world) { w.Nodes, w.Reported.Nodes = w.Nodes[1:], nil }),
-			"NodeGone! NodeGone!",
+			"NodeGone! NodeGone!", //nolint:dupword // the pod's answer, and its claim's
 		},
 		{"its volume's node is full", bound(func(*world) {}), "NodeFull! Well"},
 		{"its claims are on two nodes", bound(func(w *world) {
@@ -133,7 +133,7 @@ func pods() []row {
 			place(&pv, "worker-2")
 			w.Claims, w.Volumes = append(w.Claims, second), append(w.Volumes, pv)
 			w.pod.Spec.Volumes = append(w.pod.Spec.Volumes, uses("logs"))
-		}), "TwoNodes! Well Well"},
+		}), "TwoNodes! Well Well"}, //nolint:dupword // one for each claim
 		{"its volume cannot be mounted", starting(func(w *world) {
 			w.tell("Pod", "shop", "pg-0", "FailedMount", "MountVolume.SetUp failed for volume \"pvc-1-2\" : rpc "+
 				"error: code = Unavailable desc = pool is absent: nothing is mounted at /mnt/nvme")
@@ -145,7 +145,7 @@ func pods() []row {
 		}), "Moving Well"},
 		{
 			"its node lacks the driver", starting(func(w *world) { w.CSINodes[0].Spec.Drivers = nil }),
-			"DriverMissing! DriverMissing!",
+			"DriverMissing! DriverMissing!", //nolint:dupword // the pod's answer, and its claim's
 		},
 		{"its node is down", func(w *world) {
 			w.pod.DeletionTimestamp, w.Nodes[0].Status.Conditions = &metav1.Time{Time: now()}, nil
