@@ -70,7 +70,7 @@ func TestPlugin(t *testing.T) {
 				return strings.Contains(got, "waits"), got
 			})
 			got := s.hpp(3, "explain", "pvc", "huge")
-			if !strings.Contains(got, "900Ti") || !strings.Contains(got, node) {
+			if !strings.Contains(got, "it asks for 900Ti, and no node could ever have that in pool "+poolLocal) {
 				s.t.Errorf("explained as:\n%s", got)
 			}
 		}},

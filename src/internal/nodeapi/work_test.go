@@ -13,8 +13,11 @@ import (
 func TestTally(t *testing.T) {
 	var w nodeapi.Tally
 	for _, v := range []nodeapi.VolumeWork{
-		{ID: "a", Files: 3, Bytes: 30}, {ID: "a", Files: 5, Bytes: 50}, {ID: "a", Files: 5, Bytes: 50, Done: true},
-		{ID: "b", Files: 1, Bytes: 10}, {ID: "b", Files: 1, Bytes: 10, Error: "gone"},
+		{ID: "a", Files: 3, Bytes: 30},
+		{ID: "a", Files: 5, Bytes: 50},
+		{ID: "a", Files: 5, Bytes: 50, Done: true},
+		{ID: "b", Files: 1, Bytes: 10},
+		{ID: "b", Files: 1, Bytes: 10, Error: "gone"},
 		{ID: "c", Files: 2},
 	} {
 		w.Take(v, "about "+v.ID)

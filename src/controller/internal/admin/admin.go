@@ -89,7 +89,8 @@ func (s *Server) described(node, id string, v *wire.Volume) (*wire.AdoptResponse
 			id)
 	}
 	return &wire.AdoptResponse{
-		Volume: v, Shared: s.Config.Nodes.Everywhere(v.GetPool()), Driver: s.Driver, TopologyKey: s.TopologyKey, Node: node,
+		Volume: v, Shared: s.Config.Nodes.Everywhere(v.GetPool()), Driver: s.Driver,
+		TopologyKey: s.TopologyKey, Node: node,
 	}, nil
 }
 

@@ -96,7 +96,8 @@ func TestWork(t *testing.T) {
 		t.Fatalf("%v, %v", first, err)
 	}
 	q.Ids = []string{"e", "d", "c", "b", "a"}
-	if again, err := begin(t.Context(), client, q); err != nil || !again.GetRunning() || again.GetId() != first.GetId() {
+	again, err := begin(t.Context(), client, q)
+	if err != nil || !again.GetRunning() || again.GetId() != first.GetId() {
 		t.Errorf("the same again: %v, %v", again, err)
 	}
 	q.Inodes = new(int64)
@@ -130,7 +131,8 @@ func TestMeasured(t *testing.T) {
 		"worker-1": serve(t, func(r grpc.ServiceRegistrar) { wire.RegisterAdminServer(r, slow{}) }),
 	}}).client(t)
 	q := &wire.MeasureRequest{Node: "worker-1", Pool: "local"}
-	begun, err := client.StartWork(t.Context(), &wire.StartWorkRequest{Work: &wire.StartWorkRequest_Measure{Measure: q}})
+	begun, err := client.StartWork(t.Context(),
+		&wire.StartWorkRequest{Work: &wire.StartWorkRequest_Measure{Measure: q}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -71,7 +71,7 @@ func Run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 }
 
 func (p *plugin) run(ctx context.Context, args []string) int {
-	root := p.command()
+	root := p.command() //nolint:contextcheck // each command has the context that it is run with
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	switch {
@@ -98,7 +98,7 @@ func (p *plugin) command() *cobra.Command {
 	root.SetOut(p.Out)
 	root.SetErr(p.ErrOut)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", errUsage, err) })
-	root.AddCommand(p.moving()...) //nolint:contextcheck // each command has the context that it is run with
+	root.AddCommand(p.moving()...)
 	flags := root.PersistentFlags()
 	p.flags.AddFlags(flags)
 	flags.StringVar(&p.driver, "driver", "", "name of the CSI driver, where several releases are installed")

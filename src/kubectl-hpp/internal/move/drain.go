@@ -113,8 +113,8 @@ func (m *Mover) choose(ctx context.Context, pv corev1.PersistentVolume) (string,
 		}
 		trouble = errors.Join(trouble, err)
 	}
-	return "", cmp.Or(trouble, fmt.Errorf("%w: no other node, on which its pods may run, has room for %s in pool %s", ErrRefused, size.String(),
-		pool))
+	return "", cmp.Or(trouble, fmt.Errorf("%w: no other node, on which its pods may run, has room for %s in "+
+		"pool %s", ErrRefused, size.String(), pool))
 }
 
 // roomy are the nodes whose pool has room for a volume, the one with the most first.

@@ -46,8 +46,9 @@ func Kept(pod corev1.Pod) string {
 
 // Unfit is why a pod cannot be scheduled on a node, "" where nothing forbids it: taints, its nodeSelector and affinity.
 func Unfit(pod corev1.Pod, node *corev1.Node) string {
+	keepsOut := func(t *corev1.Taint) bool { return t.Effect != corev1.TaintEffectPreferNoSchedule }
 	taint, untolerated := scheduling.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints,
-		pod.Spec.Tolerations, func(t *corev1.Taint) bool { return t.Effect != corev1.TaintEffectPreferNoSchedule }, true)
+		pod.Spec.Tolerations, keepsOut, true)
 	fits, err := nodeaffinity.GetRequiredNodeAffinity(&pod).Match(node)
 	switch {
 	case untolerated:

@@ -67,7 +67,7 @@ func (c *Controller) again(ctx context.Context, err error) bool {
 	found := wait.PollUntilContextTimeout(ctx, time.Second, returns, true, func(ctx context.Context) (bool, error) {
 		at, err := c.Find(ctx)
 		if err != nil {
-			return false, nil //nolint:nilerr // it is looked for until the time is over
+			return false, nil
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -106,6 +106,7 @@ type exited interface{ ExitStatus() int }
 
 // explain says what to do about a command that has failed. The controller's own words come last in what it has said.
 func (c *Controller) explain(ctx context.Context, args []string, said string, err error) error {
+	at := c.pod()
 	line := strings.TrimPrefix(said[strings.LastIndexByte(said, '\n')+1:], "controller: ")
 	var ended exited
 	older := slices.ContainsFunc([]string{"unknown command", "unknown flag", "unknown shorthand"},
@@ -113,15 +114,15 @@ func (c *Controller) explain(ctx context.Context, args []string, said string, er
 	switch {
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("%w run commands in pod %s/%s (get and create of pods/exec): %w; the chart's value "+
-			"adminRoles makes a ClusterRole that allows it", ErrForbidden, c.pod().Namespace, c.pod().Pod, err)
+			"adminRoles makes a ClusterRole that allows it", ErrForbidden, at.Namespace, at.Pod, err)
 	case older:
 		return fmt.Errorf("%w: it is %s, this is %s, and `controller %s` says: %s; update the older of the two",
-			ErrVersion, c.pod().Version, c.Version, strings.Join(args, " "), line)
+			ErrVersion, at.Version, c.Version, strings.Join(args, " "), line)
 	case errors.As(err, &ended):
 		return fmt.Errorf("%w: %s", ErrRefused, line)
 	case ctx.Err() != nil:
-		return fmt.Errorf("%w: pod %s/%s did not answer within %s: %w", ErrCutOff, c.pod().Namespace, c.pod().Pod, timeout,
+		return fmt.Errorf("%w: pod %s/%s did not answer within %s: %w", ErrCutOff, at.Namespace, at.Pod, timeout,
 			context.Cause(ctx))
 	}
-	return fmt.Errorf("run `controller %s` in pod %s/%s: %w", strings.Join(args, " "), c.pod().Namespace, c.pod().Pod, err)
+	return fmt.Errorf("run `controller %s` in pod %s/%s: %w", strings.Join(args, " "), at.Namespace, at.Pod, err)
 }
