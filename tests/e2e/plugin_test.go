@@ -13,8 +13,9 @@ import (
 // buildPlugin builds kubectl-hpp as `make build` does.
 func (s *suite) buildPlugin(ctx context.Context) error {
 	s.pluginFile = filepath.Join(s.root, "bin", "kubectl-hpp")
-	build := exec.CommandContext(ctx, "go", "build", "-o", s.pluginFile, "-ldflags", "-X github.com/hostpath-provisioner/"+
-		"hostpath-provisioner/src/internal/buildinfo.version="+imageTag, "./src/kubectl-hpp")
+	const version = "github.com/hostpath-provisioner/hostpath-provisioner/src/internal/buildinfo.version"
+	build := exec.CommandContext(ctx, "go", "build", "-o", s.pluginFile, "-ldflags", "-X "+version+"="+imageTag,
+		"./src/kubectl-hpp")
 	build.Dir = s.root
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("build kubectl-hpp: %w\n%s", err, out)

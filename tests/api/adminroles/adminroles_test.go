@@ -81,8 +81,8 @@ func rights(t *testing.T, w *world) {
 		{nobody, cluster, "create", "rbac.authorization.k8s.io", "clusterrolebindings rolebindings"},
 	} {
 		for at, role := range roles {
-			for _, verb := range strings.Fields(right.verbs) {
-				for _, name := range strings.Fields(right.resource) {
+			for verb := range strings.FieldsSeq(right.verbs) {
+				for name := range strings.FieldsSeq(right.resource) {
 					kind, sub, _ := strings.Cut(name, "/")
 					got := w.may(t, role, authorizationv1.ResourceAttributes{
 						Namespace: right.namespace, Verb: verb, Group: right.group, Resource: kind, Subresource: sub,
