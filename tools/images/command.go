@@ -95,7 +95,7 @@ func pluginCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&o.Root, "root", "../..", "the repository's root folder")
 	f.StringVar(&o.Version, "version", "", "version of the plugin, without v; empty: the chart's appVersion")
-	f.StringVar(&o.Output, "output", "../../artifacts/plugin", "write archives, checksums and manifest into this folder")
+	f.StringVar(&o.Output, "output", "../../artifacts/plugin", "folder for archives, checksums and manifest")
 	return cmd
 }
 
