@@ -10,7 +10,6 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/copytree"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
@@ -125,38 +124,7 @@ func (m moved) create(ctx context.Context, move string) error {
 
 // bring fills the volume as far as before allows, and gives with which batch it began.
 func (m moved) bring(ctx context.Context, move string, before func(batch int) error) (from []byte, err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	err = m.to.Fill(ctx, "pvc-1", func(_ context.Context, at []byte) (
-		func(context.Context) (copytree.Batch, error), error,
-	) {
-		from = at
-		batches, failed := make(chan copytree.Batch), make(chan error, 1)
-		go func() {
-			failed <- m.from.Read(ctx, store.Source{ID: "pvc-1", Move: move}, at, func(b copytree.Batch) error {
-				select {
-				case batches <- b:
-					return nil
-				case <-ctx.Done():
-					return ctx.Err()
-				}
-			})
-		}()
-		count := 0
-		return func(context.Context) (b copytree.Batch, err error) {
-			count++
-			if err := before(count); err != nil {
-				return b, err
-			}
-			select {
-			case b = <-batches:
-				return b, nil
-			case err := <-failed:
-				return b, fmt.Errorf("%w: %w", volume.ErrSource, err)
-			}
-		}, nil
-	})
-	return from, err
+	return cloned(m).fill(ctx, "pvc-1", store.Source{ID: "pvc-1", Move: move}, before)
 }
 
 func breaksAt(batch int) func(int) error {

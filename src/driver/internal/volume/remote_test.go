@@ -36,14 +36,23 @@ func (c cloned) create(ctx context.Context) error {
 // bring fills the clone, as the controller has it done. It calls before with the count of each batch, whose error is
 // that of the connection.
 func (c cloned) bring(ctx context.Context, before func(batch int) error) error {
+	_, err := c.fill(ctx, "pvc-2", store.Source{ID: "pvc-1"}, before)
+	return err
+}
+
+// fill fills a copy from the other node as far as before allows, and gives where it began.
+func (c cloned) fill(
+	ctx context.Context, id string, of store.Source, before func(batch int) error,
+) (from []byte, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	return c.to.Fill(ctx, "pvc-2", func(_ context.Context, at []byte) (
+	err = c.to.Fill(ctx, id, func(_ context.Context, at []byte) (
 		func(context.Context) (copytree.Batch, error), error,
 	) {
+		from = at
 		batches, failed := make(chan copytree.Batch), make(chan error, 1)
 		go func() {
-			failed <- c.from.Read(ctx, store.Source{ID: "pvc-1"}, at, func(b copytree.Batch) error {
+			failed <- c.from.Read(ctx, of, at, func(b copytree.Batch) error {
 				select {
 				case batches <- b:
 					return nil
@@ -66,6 +75,7 @@ func (c cloned) bring(ctx context.Context, before func(batch int) error) error {
 			}
 		}, nil
 	})
+	return from, err
 }
 
 func undisturbed(int) error { return nil }
