@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -119,7 +120,7 @@ func (r *Room) Look(ctx context.Context, leads bool) {
 		return
 	}
 	r.mu.Lock()
-	r.known = all
+	r.known = maps.Clone(all) // steps change it
 	r.mu.Unlock()
 	if !leads {
 		return
