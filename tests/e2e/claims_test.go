@@ -135,11 +135,7 @@ func (s *scene) manyWaitFor(node string) {
 // as the old one would. Its pod stays away from a node.
 func (s *scene) controllerForgets(node string) {
 	s.t.Helper()
-	s.kubectl("cordon", node)
-	s.whenDone(func(ctx context.Context) error {
-		_, err := s.cluster.Kubectl(ctx, nil, "uncordon", node)
-		return err
-	})
+	s.cordon(node)
 	s.must(s.install(s.ctx, s.values("info")))
 	s.kubectl("uncordon", node)
 	s.nodeIs(node, notConnected)

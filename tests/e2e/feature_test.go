@@ -160,6 +160,16 @@ func (s *scene) makeNamespace() {
 	s.whenDone(func(ctx context.Context) error { return s.api.Delete(ctx, ns) })
 }
 
+// cordon keeps new pods off a node, at most until the feature is done.
+func (s *scene) cordon(node string) {
+	s.t.Helper()
+	s.kubectl("cordon", node)
+	s.whenDone(func(ctx context.Context) error {
+		_, err := s.cluster.Kubectl(ctx, nil, "uncordon", node)
+		return err
+	})
+}
+
 // whenDone registers what undoes a change once the feature is over, at the
 // moment of the change. A failed feature stays as it is when E2E_KEEP is set.
 func (s *scene) whenDone(undo func(ctx context.Context) error) {

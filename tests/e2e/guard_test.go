@@ -140,19 +140,15 @@ func (s *scene) diskMoves(disk sharedDisk, from, to, sum string) {
 	s.absent(from, poolMounted, "MarkerMissing")
 	s.mountShared(disk, to)
 	s.present(to, poolMounted)
-	controller := &s.readyControllers(1)[0]
-	s.kubectl(inPod(controller, "pool", "forget", poolMounted, "--node", from)...)
-	s.apply(s.kubectl(inPod(controller, "volume", "adopt", volume, "--node", to, "--storage-class", class)...))
-	again := s.claim("data", class, "16Mi")
-	again.Spec.VolumeName = volume
-	s.create(again)
+	s.hpp(0, "pool", "forget", poolMounted, "--node", from)
+	s.hpp(0, "adopt", volume, "--node", to, "--class", class, "--apply")
 	if got := s.nodeOf(s.bound("data")); got != to {
 		s.t.Errorf("the volume is on %s, its disk on %s", got, to)
 	}
 	s.output(s.pod("reader", claimed("data"), checkData(sum)...))
 	s.deletePod("reader")
 	policy("Delete")
-	s.remove(again)
+	s.remove(s.claim("data", "", "0"))
 	s.gone(volume)
 	s.vanishes(to, volumePath(poolMounted, volume))
 }

@@ -76,18 +76,20 @@ func TestMove(t *testing.T) {
 			}
 			s.vanishes(from, volumePath(poolLocal, volume))
 		}},
-		step{"ThePluginMovesItBack", func(s *scene) {
-			planned := s.hpp(0, "move", "data", "--to", from)
+		step{"ThePluginDrainsTheNode", func(s *scene) {
+			s.cordon(to)
+			planned := s.hpp(0, "drain", to)
 			if !strings.Contains(planned, "pod db-0 on node "+to+" is evicted") {
 				s.t.Errorf("planned: %s", planned)
 			}
-			s.hpp(0, "move", "data", "--to", from, "--apply")
+			s.hpp(0, "drain", to, "--apply")
 			if pod := s.running("db-0"); pod.Spec.NodeName != from {
 				s.t.Errorf("the pod runs on %s", pod.Spec.NodeName)
 			}
 			if now := firstWord(s.onNode(from, "sha256sum "+volumePath(poolLocal, volume)+"/file")); now != sum {
 				s.t.Errorf("the checksum is %s, it was %s", now, sum)
 			}
+			s.kubectl("uncordon", to)
 		}},
 	)
 }

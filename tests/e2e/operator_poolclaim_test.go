@@ -241,11 +241,8 @@ func (s *scene) drainAndReturn(node, sum string) {
 	s.t.Helper()
 	s.create(s.pod("user", claimed("data"), appendLines()...))
 	s.running("user")
+	s.cordon(node)
 	s.kubectl("drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout", "90s")
-	s.whenDone(func(ctx context.Context) error {
-		_, err := s.cluster.Kubectl(ctx, nil, "uncordon", node)
-		return err
-	})
 	s.create(s.pod("again", claimed("data"), checkData(sum)...))
 	s.said("Pod", "again", "FailedScheduling", "unschedulable", "node affinity")
 	s.kubectl("uncordon", node)
