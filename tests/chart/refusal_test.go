@@ -412,6 +412,9 @@ type schema struct {
 	Properties           map[string]schema `json:"properties"`
 	AdditionalProperties any               `json:"additionalProperties"`
 	Definitions          map[string]schema `json:"definitions"`
+	Items                *schema           `json:"items"`
+	Required             []string          `json:"required"`
+	Maximum              *float64          `json:"maximum"`
 }
 
 func compareSchema(t *testing.T, root, node schema, value any, path string) {
