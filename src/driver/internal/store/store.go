@@ -1,6 +1,6 @@
 // Package store is one volume's files, and the order of steps that survives a crash. It alone knows the format of
 // records, the layout of staging and trash, and who wins where nodes share a pool. What is on the disk of an id is
-// surveyed, a verdict follows from that alone, and is applied (docs/reference/on-disk.md).
+// surveyed, a verdict follows from that alone, and is applied (docs/development/on-disk.md).
 package store
 
 import (

@@ -17,7 +17,7 @@ const (
 
 func (w want) admits(is bool) bool { return w == either || (w == yes) == is }
 
-// row is one row of the table in docs/reference/on-disk.md, first match first.
+// row is one row of the table in docs/development/on-disk.md, first match first.
 type row struct {
 	broken, record, data, staged, unfinished, prepared, filling, filled, shared want
 	verdict                                                                     store.Verdict

@@ -86,7 +86,7 @@ func (r *raw) mkdir() error {
 	return fsync(r.staging.Name())
 }
 
-// create is the order of docs/reference/on-disk.md without anything else: the record's content, a directory in
+// create is the order of docs/development/on-disk.md without anything else: the record's content, a directory in
 // staging, the record's name, the directory into place, and every step durable before the next. Six fsyncs, of which
 // a journal combines some. btrfs keeps the order by itself, so two are enough there.
 func (r *raw) create() error {
