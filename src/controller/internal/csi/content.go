@@ -14,7 +14,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
-// peerOfContent gives the node that has what a new volume is copied from: copies do not leave their node.
+// peerOfContent gives the node that has what a new volume is copied from.
 func (c *Controller) peerOfContent(
 	ctx context.Context, q *pb.CreateVolumeRequest, allowed []string, pod string,
 ) (p *fleet.Peer, err error) {
