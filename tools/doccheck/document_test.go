@@ -27,7 +27,7 @@ func TestRun(t *testing.T) {
 		{"the second value of a row", "`controller.tag`\n", ""},
 		{"a file is no value", "`driver.yaml` and `pods.json`\n", ""},
 		{"no such value", "Set `driver.nmae`.\n", "`driver.nmae`, which is no value of the chart"},
-		{"no such value beside one in a row", "`controller.name`\n", "`controller.name`, which is no value of the chart"},
+		{"no such value beside one in a row", "`controller.name`\n", "`controller.name`, which is no value"},
 		{
 			"no such value in a block", "```sh\nhelm install hpp --set driver.nmae=x\n```\n",
 			"`driver.nmae`, which is no",
