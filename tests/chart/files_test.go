@@ -102,7 +102,7 @@ func files(t *testing.T, tree fs.FS) []string {
 	return names
 }
 
-// TestPackage: the packaged chart renders like the folder, and holds neither ci files nor a definition.
+// TestPackage: the packaged chart renders like the folder, and holds neither ci files, nor examples, nor a definition.
 func TestPackage(t *testing.T) {
 	t.Parallel()
 	helmcli.Each(t, func(t *testing.T, helm helmcli.Helm) {
@@ -116,7 +116,7 @@ func TestPackage(t *testing.T) {
 			t.Fatal(err)
 		}
 		names := strings.Fields(string(list))
-		for _, folder := range []string{"/ci/", "/files/", "/crds/"} {
+		for _, folder := range []string{"/ci/", "/examples/", "/files/", "/crds/"} {
 			if slices.ContainsFunc(names, func(name string) bool { return strings.Contains(name, folder) }) {
 				t.Errorf("the package holds files of %s: %v", folder, names)
 			}

@@ -24,8 +24,10 @@ func TestRun(t *testing.T) {
 			"a value, one below an object, all of a section", "`driver.name`, `driver.labels.mine=x`, `driver.image`\n",
 			"",
 		},
+		{"the second value of a row", "`controller.tag`\n", ""},
 		{"a file is no value", "`driver.yaml` and `pods.json`\n", ""},
 		{"no such value", "Set `driver.nmae`.\n", "`driver.nmae`, which is no value of the chart"},
+		{"no such value beside one in a row", "`controller.name`\n", "`controller.name`, which is no value"},
 		{
 			"no such value in a block", "```sh\nhelm install hpp --set driver.nmae=x\n```\n",
 			"`driver.nmae`, which is no",
@@ -47,7 +49,7 @@ func TestRun(t *testing.T) {
 			write(t, dir, "src/main.go", "Flag(\"mode\"); Gauge(\"hpp_up\"); Event(\"PoolGone\")\n")
 			write(t, dir, "charts/hostpath-provisioner/templates/rules.tpl", "record: hpp_rule\n")
 			write(t, dir, chartReadme,
-				"| `driver.name` | text |\n| `driver.image.tag` | |\n| `driver.labels` | object |\n")
+				"| `driver.name` | text |\n| `driver.image.tag`, `controller.tag` | |\n| `driver.labels` | object |\n")
 			err := run(dir)
 			if tt.want == "" && err != nil {
 				t.Fatalf("run: %v, want no problem", err)

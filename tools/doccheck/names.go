@@ -10,12 +10,11 @@ import (
 	"strings"
 )
 
-// chartReadme is generated: each row of its table is a value of the chart.
+// chartReadme is generated: the first cell of each row of its tables names values of the chart.
 const chartReadme = "charts/hostpath-provisioner/README.md"
 
 var (
 	spanPattern   = regexp.MustCompile("`([^`]+)`")
-	valuePattern  = regexp.MustCompile(`^\| ` + "`([A-Za-z.]+)`")
 	keyPattern    = regexp.MustCompile(`(?:^|--set |--set-string )([a-z][A-Za-z]+(?:\.[a-z][A-Za-z]+)+)(?:$|[=: ])`)
 	metricPattern = regexp.MustCompile(`\b(?:kubevirt_)?hpp_[a-z_]*[a-z]\b`)
 	flagPattern   = regexp.MustCompile(`^--([a-z][a-z-]+)$`)
@@ -79,8 +78,8 @@ func readCode(files fs.FS) (code, error) {
 	c.source = source.String()
 	readme, err := fs.ReadFile(files, chartReadme)
 	for line := range strings.Lines(string(readme)) {
-		if match := valuePattern.FindStringSubmatch(line); match != nil {
-			c.values = append(c.values, match[1])
+		if cells := strings.Split(line, "|"); strings.HasPrefix(line, "| `") && len(cells) > 2 {
+			c.values = append(c.values, spans(cells[1])...)
 		}
 	}
 	return c, errors.Join(err)
