@@ -140,7 +140,7 @@ func (s *scene) diskMoves(disk sharedDisk, from, to, sum string) {
 	s.absent(from, poolMounted, "MarkerMissing")
 	s.mountShared(disk, to)
 	s.present(to, poolMounted)
-	s.hpp(0, "pool", "forget", poolMounted, "--node", from)
+	s.hpp(0, "pool", "forget", poolMounted, "--node", from, "--yes")
 	s.hpp(0, "adopt", volume, "--node", to, "--class", class, "--apply")
 	if got := s.nodeOf(s.bound("data")); got != to {
 		s.t.Errorf("the volume is on %s, its disk on %s", got, to)
