@@ -21,8 +21,6 @@ const (
 	// and defaultPool the directory on the nodes that it stands for.
 	defaultClass = "hostpath-local"
 	defaultPool  = "/var/lib/hostpath-provisioner"
-	// controller is the Deployment that sees all nodes, as the chart names it.
-	controller = release + "-hostpath-provisioner-controller"
 )
 
 // runDemo makes the claim and the pod, waits until it writes, and prints
@@ -88,9 +86,9 @@ Try next:
   its directory           docker exec %[6]s ls -ln %[5]s
   the directory goes too  %[7]s delete pod,pvc %[3]s
   the driver              %[7]s -n %[8]s get pods -o wide
-  nodes, pools and room   %[7]s -n %[8]s exec deploy/%[9]s -- /controller status
+  nodes, pools and room   go run ./src/kubectl-hpp status --context kind-%[1]s
   update after a change   make up, with the same VALUES
   remove all of it        make down
-`, c.Name(), c.Printer().Elapsed().Round(time.Second), demo, p.volume, p.directory, p.node, k, namespace, controller)
+`, c.Name(), c.Printer().Elapsed().Round(time.Second), demo, p.volume, p.directory, p.node, k, namespace)
 	return err
 }
