@@ -25,3 +25,13 @@ func Printable(text string) string {
 		return ' '
 	}, text)
 }
+
+// WithoutNumbers is a text without its digits, which change where it says the same.
+func WithoutNumbers(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsDigit(r) {
+			return -1
+		}
+		return r
+	}, text)
+}

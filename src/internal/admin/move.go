@@ -46,13 +46,12 @@ func newAbortMove(stateDir *string) *cobra.Command {
 
 // onMove is a command about the volume of a PersistentVolume that shows a move.
 func onMove(use, short string, ask func(ctx context.Context, pv string) (nodeapi.Move, error)) *cobra.Command {
-	command := showing(use, short, nil, func(io.Writer, any) error { return nil })
-	command.Args = cobra.ExactArgs(1)
-	command.RunE = func(command *cobra.Command, args []string) error {
-		return show(command, func(ctx context.Context) (nodeapi.Move, error) { return ask(ctx, args[0]) },
-			func(w io.Writer, m nodeapi.Move) error { return WriteMoves(w, []nodeapi.Move{m}) })
-	}
-	return command
+	return shown(&cobra.Command{
+		Use: use, Short: short, Args: cobra.ExactArgs(1), RunE: func(command *cobra.Command, args []string) error {
+			return show(command, func(ctx context.Context) (nodeapi.Move, error) { return ask(ctx, args[0]) },
+				func(w io.Writer, m nodeapi.Move) error { return WriteMoves(w, []nodeapi.Move{m}) })
+		},
+	})
 }
 
 // WriteMoves writes moves for a person, one line each, and below them why one that is planned is refused.
@@ -68,8 +67,5 @@ func WriteMoves(w io.Writer, all []nodeapi.Move) error {
 			fmt.Fprintf(table, "\n%s: %s\n", m.PV, problem)
 		}
 	}
-	if err := table.Flush(); err != nil {
-		return fmt.Errorf("write the moves: %w", err)
-	}
-	return nil
+	return flush(table, "moves")
 }

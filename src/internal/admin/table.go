@@ -22,10 +22,7 @@ func WriteTable(w io.Writer, s nodeapi.Status, now time.Time) error {
 	} else {
 		writePools(table, s, now)
 	}
-	if err := table.Flush(); err != nil {
-		return fmt.Errorf("write the status: %w", err)
-	}
-	return nil
+	return flush(table, "status")
 }
 
 // hangs is for how long a pool on this node may not have been seen: its watcher looks every 2 seconds.
@@ -109,10 +106,7 @@ func WriteVolumes(w io.Writer, all []nodeapi.VolumeStatus) error {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", v.ID, v.Node, orNone(v.Pool), orNone(v.Claim),
 			bytesize.Format(v.Bytes), held, used, orNone(v.Enforcement), orNone(v.State))
 	}
-	if err := table.Flush(); err != nil {
-		return fmt.Errorf("write the volumes: %w", err)
-	}
-	return nil
+	return flush(table, "volumes")
 }
 
 // WriteDeleted writes deleted volumes for a person, one line each, and below them which nodes were asked in vain.
@@ -138,8 +132,13 @@ func WriteDeleted(w io.Writer, all []nodeapi.DeletedVolume, now time.Time) error
 	for _, message := range messages {
 		fmt.Fprintf(table, "\n%s\n", message)
 	}
+	return flush(table, "deleted volumes")
+}
+
+// flush ends a table of something.
+func flush(table *tabwriter.Writer, what string) error {
 	if err := table.Flush(); err != nil {
-		return fmt.Errorf("write the deleted volumes: %w", err)
+		return fmt.Errorf("write the %s: %w", what, err)
 	}
 	return nil
 }

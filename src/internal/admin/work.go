@@ -139,12 +139,16 @@ type begun struct {
 }
 
 // begin has the controller do it, and says by which id it can be asked about.
-func begin(stateDir *string, command *cobra.Command, q *wire.StartWorkRequest) error {
+func begin(stateDir *string, w working, ids []string) error {
+	q, err := w.start(ids)
+	if err != nil {
+		return err
+	}
 	ask := func(ctx context.Context) (begun, error) {
 		answer, err := call(ctx, *stateDir, q, wire.AdminClient.StartWork)
 		return begun{answer.GetId(), answer.GetRunning()}, err
 	}
-	return show(command, ask, func(w io.Writer, b begun) error {
+	return show(w.Command, ask, func(w io.Writer, b begun) error {
 		said := "work %s has begun; controller work %[1]s shows how far it is\n"
 		if b.Running {
 			said = "work %s is under way already; controller work %[1]s shows how far it is\n"
@@ -162,11 +166,7 @@ func inBackground(stateDir *string, w working) working {
 		if !*background {
 			return foreground(command, ids)
 		}
-		q, err := w.start(ids)
-		if err != nil {
-			return err
-		}
-		return begin(stateDir, command, q)
+		return begin(stateDir, w, ids)
 	}
 	return w
 }
@@ -175,13 +175,7 @@ func inBackground(stateDir *string, w working) working {
 func startMeasure(stateDir *string) working {
 	w := newMeasure(stateDir)
 	w.Long += "\nIt is work that goes on in the controller: see `controller work`."
-	w.RunE = func(command *cobra.Command, ids []string) error {
-		q, err := w.start(ids)
-		if err != nil {
-			return err
-		}
-		return begin(stateDir, command, q)
-	}
+	w.RunE = func(_ *cobra.Command, ids []string) error { return begin(stateDir, w, ids) }
 	return w
 }
 
@@ -242,8 +236,5 @@ func WriteWork(w io.Writer, all []nodeapi.Work, now time.Time) error {
 			fmt.Fprintf(table, "\n%s: %s\n", work.ID, work.Error)
 		}
 	}
-	if err := table.Flush(); err != nil {
-		return fmt.Errorf("write the work: %w", err)
-	}
-	return nil
+	return flush(table, "work")
 }

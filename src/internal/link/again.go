@@ -2,12 +2,12 @@ package link
 
 import (
 	"maps"
-	"strings"
 	"sync"
 	"time"
-	"unicode"
 
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/abridge"
 )
 
 // backoff spreads the nodes of a cluster whose controller has come back: over half a second to 5, at last over 3 to 30.
@@ -25,12 +25,7 @@ type troubles struct {
 
 // isFresh reports whether a trouble is to be logged. Numbers, such as a port, do not make it another.
 func (t *troubles) isFresh(where string, err error) bool {
-	what := strings.Map(func(r rune) rune {
-		if unicode.IsDigit(r) {
-			return -1
-		}
-		return r
-	}, err.Error())
+	what := abridge.WithoutNumbers(err.Error())
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Now()

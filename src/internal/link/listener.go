@@ -31,7 +31,6 @@ func (s *single) Close() error {
 	return nil
 }
 
-// Addr implements net.Listener.
 func (s *single) Addr() net.Addr { return s.conn.LocalAddr() }
 
 // connection ends its listener with itself.
@@ -40,7 +39,6 @@ type connection struct {
 	listener *single
 }
 
-// Close implements net.Conn.
 func (c connection) Close() error {
 	_ = c.listener.Close()
 	return c.Conn.Close()

@@ -138,7 +138,6 @@ func roundSizes(p *wire.Pool) *wire.Pool {
 	return r
 }
 
-// Find implements wire.NodeServer.
 func (s *session) Find(ctx context.Context, q *wire.FindRequest) (*wire.FindResponse, error) {
 	pool, found, err := s.Source.Find(ctx, q.GetId())
 	if err != nil {
@@ -147,13 +146,11 @@ func (s *session) Find(ctx context.Context, q *wire.FindRequest) (*wire.FindResp
 	return &wire.FindResponse{Found: found, Pool: pool}, nil
 }
 
-// Share implements wire.NodeServer.
 func (s *session) Share(_ context.Context, q *wire.ShareRequest) (*wire.ShareResponse, error) {
 	s.Source.Share(q.GetPools())
 	return &wire.ShareResponse{}, nil
 }
 
-// Volumes implements wire.NodeServer.
 func (s *session) Volumes(q *wire.VolumesRequest, out grpc.ServerStreamingServer[wire.Volume]) error {
 	send := func(v nodeapi.VolumeStatus) error {
 		if v.SnapshotOf != "" && !q.GetSnapshots() {

@@ -29,8 +29,8 @@ type Nodes interface {
 	Everywhere(pool string) bool
 }
 
-// Server is the controller's Admin service.
-type Server struct {
+// server is the controller's Admin service.
+type server struct {
 	wire.UnimplementedAdminServer
 	Config
 }
@@ -44,18 +44,15 @@ type Config struct {
 }
 
 // New returns the service of a driver's controller.
-func New(c Config) *Server { return &Server{Config: c} }
+func New(c Config) *server { return &server{Config: c} }
 
-// Register adds the service to a gRPC server.
-func (s *Server) Register(r grpc.ServiceRegistrar) { wire.RegisterAdminServer(r, s) }
+func (s *server) Register(r grpc.ServiceRegistrar) { wire.RegisterAdminServer(r, s) }
 
-// Status implements wire.AdminServer.
-func (s *Server) Status(context.Context, *wire.StatusRequest) (*wire.StatusResponse, error) {
+func (s *server) Status(context.Context, *wire.StatusRequest) (*wire.StatusResponse, error) {
 	return wire.FromStatus(nodeapi.Status{Driver: s.Driver, Version: s.Version, Nodes: s.Config.Nodes.Nodes()}), nil
 }
 
-// Volumes implements wire.AdminServer.
-func (s *Server) Volumes(_ *wire.ListVolumesRequest, out grpc.ServerStreamingServer[wire.ListedVolume]) error {
+func (s *server) Volumes(_ *wire.ListVolumesRequest, out grpc.ServerStreamingServer[wire.ListedVolume]) error {
 	all, err := s.Config.Nodes.Volumes(out.Context())
 	if err != nil {
 		return status.Error(codes.Unavailable, err.Error())
@@ -73,7 +70,7 @@ func (s *Server) Volumes(_ *wire.ListVolumesRequest, out grpc.ServerStreamingSer
 
 // Adopt implements wire.AdminServer. An administrator makes a PersistentVolume of the answer, so a node decides nothing
 // in it but the volume's size, pool and claim.
-func (s *Server) Adopt(ctx context.Context, q *wire.AdoptRequest) (*wire.AdoptResponse, error) {
+func (s *server) Adopt(ctx context.Context, q *wire.AdoptRequest) (*wire.AdoptResponse, error) {
 	answer, err := forward(ctx, s, q, wire.AdminClient.Adopt)
 	if err != nil {
 		return nil, err
@@ -83,7 +80,7 @@ func (s *Server) Adopt(ctx context.Context, q *wire.AdoptRequest) (*wire.AdoptRe
 
 // described is what an administrator makes a PersistentVolume of, where a node's answer is about the volume that it was
 // asked for.
-func (s *Server) described(node, id string, v *wire.Volume) (*wire.AdoptResponse, error) {
+func (s *server) described(node, id string, v *wire.Volume) (*wire.AdoptResponse, error) {
 	if v.GetId() != id || !sound(v) {
 		return nil, status.Errorf(codes.Internal, "node %s was asked for volume %s and answered about another", node,
 			id)
@@ -102,24 +99,21 @@ func sound(v *wire.Volume) bool {
 		(v.GetClaimName() == "" || claimed)
 }
 
-// Discard implements wire.AdminServer.
-func (s *Server) Discard(ctx context.Context, q *wire.DiscardRequest) (*wire.DiscardResponse, error) {
+func (s *server) Discard(ctx context.Context, q *wire.DiscardRequest) (*wire.DiscardResponse, error) {
 	return forward(ctx, s, q, wire.AdminClient.Discard)
 }
 
-// ForgetPool implements wire.AdminServer.
-func (s *Server) ForgetPool(ctx context.Context, q *wire.ForgetPoolRequest) (*wire.ForgetPoolResponse, error) {
+func (s *server) ForgetPool(ctx context.Context, q *wire.ForgetPoolRequest) (*wire.ForgetPoolResponse, error) {
 	return forward(ctx, s, q, wire.AdminClient.ForgetPool)
 }
 
-// TakePool implements wire.AdminServer.
-func (s *Server) TakePool(ctx context.Context, q *wire.TakePoolRequest) (*wire.TakePoolResponse, error) {
+func (s *server) TakePool(ctx context.Context, q *wire.TakePoolRequest) (*wire.TakePoolResponse, error) {
 	return forward(ctx, s, q, wire.AdminClient.TakePool)
 }
 
 // forward has the node that a request names do it.
 func forward[Q interface{ GetNode() string }, R any](
-	ctx context.Context, s *Server, q Q,
+	ctx context.Context, s *server, q Q,
 	method func(wire.AdminClient, context.Context, Q, ...grpc.CallOption) (R, error),
 ) (answer R, err error) {
 	node := q.GetNode()
@@ -132,7 +126,7 @@ func forward[Q interface{ GetNode() string }, R any](
 }
 
 // connection is that of the node that is to do something.
-func (s *Server) connection(node string) (grpc.ClientConnInterface, error) {
+func (s *server) connection(node string) (grpc.ClientConnInterface, error) {
 	if node == "" {
 		return nil, status.Error(codes.InvalidArgument, "node: the controller has no pools; name the node with --node")
 	}

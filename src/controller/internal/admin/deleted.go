@@ -36,7 +36,7 @@ func volumeOf(entry string) string {
 }
 
 // Undelete implements wire.AdminServer. As in Adopt, a node decides nothing but size, pool and claim.
-func (s *Server) Undelete(ctx context.Context, q *wire.UndeleteRequest) (*wire.AdoptResponse, error) {
+func (s *server) Undelete(ctx context.Context, q *wire.UndeleteRequest) (*wire.AdoptResponse, error) {
 	answer, err := forward(ctx, s, q, wire.AdminClient.Undelete)
 	if err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func (s *Server) Undelete(ctx context.Context, q *wire.UndeleteRequest) (*wire.A
 }
 
 // Deleted implements wire.AdminServer. A node that does not answer keeps those of the others from nobody.
-func (s *Server) Deleted(_ *wire.DeletedRequest, out grpc.ServerStreamingServer[wire.DeletedVolume]) error {
+func (s *server) Deleted(_ *wire.DeletedRequest, out grpc.ServerStreamingServer[wire.DeletedVolume]) error {
 	nodes := s.Config.Nodes.Nodes()
 	lists := make([][]nodeapi.DeletedVolume, len(nodes))
 	var all sync.WaitGroup
@@ -68,7 +68,7 @@ func (s *Server) Deleted(_ *wire.DeletedRequest, out grpc.ServerStreamingServer[
 }
 
 // deletedOn asks a node for what is in its trash. What can be none is left out.
-func (s *Server) deletedOn(ctx context.Context, node string) (list []nodeapi.DeletedVolume, err error) {
+func (s *server) deletedOn(ctx context.Context, node string) (list []nodeapi.DeletedVolume, err error) {
 	connection, err := s.Config.Nodes.Connection(node)
 	if err != nil {
 		return nil, err

@@ -10,8 +10,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi/wire"
 )
 
-// LookDirectory implements wire.AdminServer.
-func (s *Server) LookDirectory(
+func (s *server) LookDirectory(
 	ctx context.Context, q *wire.LookDirectoryRequest,
 ) (*wire.LookDirectoryResponse, error) {
 	answer, err := forward(ctx, s, q, wire.AdminClient.LookDirectory)
@@ -34,7 +33,7 @@ func (s *Server) LookDirectory(
 
 // TakeDirectory implements wire.AdminServer. An administrator makes a PersistentVolume of the answer, so a node decides
 // nothing in it but how far it is; but it cannot make of a size another one.
-func (s *Server) TakeDirectory(
+func (s *server) TakeDirectory(
 	ctx context.Context, q *wire.TakeDirectoryRequest,
 ) (*wire.TakeDirectoryResponse, error) {
 	answer, err := forward(ctx, s, q, wire.AdminClient.TakeDirectory)
@@ -53,8 +52,7 @@ func (s *Server) TakeDirectory(
 	}, nil
 }
 
-// ReturnDirectory implements wire.AdminServer.
-func (s *Server) ReturnDirectory(
+func (s *server) ReturnDirectory(
 	ctx context.Context, q *wire.ReturnDirectoryRequest,
 ) (*wire.ReturnDirectoryResponse, error) {
 	answer, err := forward(ctx, s, q, wire.AdminClient.ReturnDirectory)

@@ -15,13 +15,11 @@ type Moves interface {
 	Abort(ctx context.Context, pv string) (*wire.Move, error)
 }
 
-// StartMove implements wire.AdminServer.
-func (s *Server) StartMove(ctx context.Context, q *wire.StartMoveRequest) (*wire.Move, error) {
+func (s *server) StartMove(ctx context.Context, q *wire.StartMoveRequest) (*wire.Move, error) {
 	return s.Config.Moves.Start(ctx, q)
 }
 
-// Moves implements wire.AdminServer.
-func (s *Server) Moves(_ *wire.ListMovesRequest, out grpc.ServerStreamingServer[wire.Move]) error {
+func (s *server) Moves(_ *wire.ListMovesRequest, out grpc.ServerStreamingServer[wire.Move]) error {
 	all, err := s.Config.Moves.List(out.Context())
 	for i := 0; i < len(all) && err == nil; i++ {
 		err = out.Send(all[i])
@@ -29,7 +27,6 @@ func (s *Server) Moves(_ *wire.ListMovesRequest, out grpc.ServerStreamingServer[
 	return err
 }
 
-// AbortMove implements wire.AdminServer.
-func (s *Server) AbortMove(ctx context.Context, q *wire.AbortMoveRequest) (*wire.Move, error) {
+func (s *server) AbortMove(ctx context.Context, q *wire.AbortMoveRequest) (*wire.Move, error) {
 	return s.Config.Moves.Abort(ctx, q.GetPv())
 }

@@ -19,19 +19,17 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi/wire"
 )
 
-// Enforce implements wire.AdminServer.
-func (s *Server) Enforce(q *wire.EnforceRequest, out grpc.ServerStreamingServer[wire.Progress]) error {
+func (s *server) Enforce(q *wire.EnforceRequest, out grpc.ServerStreamingServer[wire.Progress]) error {
 	return each(out.Context(), s, q, wire.AdminClient.Enforce, out.Send)
 }
 
-// Measure implements wire.AdminServer.
-func (s *Server) Measure(q *wire.MeasureRequest, out grpc.ServerStreamingServer[wire.Progress]) error {
+func (s *server) Measure(q *wire.MeasureRequest, out grpc.ServerStreamingServer[wire.Progress]) error {
 	return each(out.Context(), s, q, wire.AdminClient.Measure, out.Send)
 }
 
 // each has a node work on volumes, and takes its steps.
 func each[Q interface{ GetNode() string }](
-	ctx context.Context, s *Server, q Q,
+	ctx context.Context, s *server, q Q,
 	method func(wire.AdminClient, context.Context, Q, ...grpc.CallOption) (
 		grpc.ServerStreamingClient[wire.Progress], error),
 	take func(*wire.Progress) error,
@@ -65,8 +63,7 @@ const maxIDs = 1_000
 // shownIDs is how many of them are named to a person.
 const shownIDs = 3
 
-// StartWork implements wire.AdminServer.
-func (s *Server) StartWork(_ context.Context, q *wire.StartWorkRequest) (*wire.StartWorkResponse, error) {
+func (s *server) StartWork(_ context.Context, q *wire.StartWorkRequest) (*wire.StartWorkResponse, error) {
 	var of selection
 	var run func(ctx context.Context, take func(*wire.Progress) error) error
 	is := nodeapi.Work{}
@@ -151,8 +148,7 @@ func sentence(p *wire.Progress) string {
 	return p.GetId() + ": " + said
 }
 
-// Works implements wire.AdminServer.
-func (s *Server) Works(q *wire.WorksRequest, out grpc.ServerStreamingServer[wire.Work]) error {
+func (s *server) Works(q *wire.WorksRequest, out grpc.ServerStreamingServer[wire.Work]) error {
 	all := s.Config.Works.List()
 	if q.GetId() != "" {
 		one, err := s.Config.Works.Get(q.GetId())
@@ -169,8 +165,7 @@ func (s *Server) Works(q *wire.WorksRequest, out grpc.ServerStreamingServer[wire
 	return nil
 }
 
-// CancelWork implements wire.AdminServer.
-func (s *Server) CancelWork(_ context.Context, q *wire.CancelWorkRequest) (*wire.CancelWorkResponse, error) {
+func (s *server) CancelWork(_ context.Context, q *wire.CancelWorkRequest) (*wire.CancelWorkResponse, error) {
 	return &wire.CancelWorkResponse{}, coded(s.Config.Works.Cancel(q.GetId()))
 }
 

@@ -138,7 +138,6 @@ func (n *newcomer) Read(p []byte) (int, error) {
 	}
 }
 
-// Close implements net.Conn.
 func (n *newcomer) Close() error {
 	n.once.Do(func() { close(n.closed) })
 	return n.Conn.Close()

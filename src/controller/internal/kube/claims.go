@@ -23,7 +23,7 @@ const (
 // SelectedNode is the node that is selected for a claim, "" without one; found is false where the claim is gone, or
 // another one of that name is there.
 func (c *Cluster) SelectedNode(ctx context.Context, claim nodeapi.Claim) (node string, found bool, err error) {
-	object, err := c.claim(ctx, claim)
+	object, err := c.Claim(ctx, claim)
 	if err != nil || object == nil {
 		return "", false, err
 	}
@@ -34,7 +34,7 @@ func (c *Cluster) SelectedNode(ctx context.Context, claim nodeapi.Claim) (node s
 // makes this volume makes it there. It gives "" where the claim is gone.
 func (c *Cluster) SelectNode(ctx context.Context, claim nodeapi.Claim, node string) (selected string, err error) {
 	for range selectAttempts {
-		object, getErr := c.claim(ctx, claim)
+		object, getErr := c.Claim(ctx, claim)
 		if getErr != nil || object == nil {
 			return "", getErr
 		}
@@ -66,8 +66,8 @@ func (c *Cluster) selectNode(ctx context.Context, claim *corev1.PersistentVolume
 	return err
 }
 
-// claim is nil where there is none, or another one of that name.
-func (c *Cluster) claim(ctx context.Context, claim nodeapi.Claim) (*corev1.PersistentVolumeClaim, error) {
+// Claim gives a claim, nil where it is gone, or another one of that name is there.
+func (c *Cluster) Claim(ctx context.Context, claim nodeapi.Claim) (*corev1.PersistentVolumeClaim, error) {
 	object, err := c.api.CoreV1().PersistentVolumeClaims(claim.Namespace).Get(ctx, claim.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):

@@ -150,7 +150,11 @@ func (c *Cluster) Run(ctx context.Context, nodeGone func(name string)) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() { c.sendEvents(ctx) })
-	running.Go(func() { c.seekLead(ctx) })
+	running.Go(func() {
+		for ctx.Err() == nil {
+			c.elector.Run(ctx) // leads whenever no other replica does
+		}
+	})
 	var synced []cache.InformerSynced
 	for _, informer := range c.needed {
 		running.Go(func() { informer.RunWithContext(ctx) })

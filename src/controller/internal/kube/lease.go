@@ -43,10 +43,3 @@ func (c *Cluster) addElector() (err error) {
 	}
 	return nil
 }
-
-// seekLead leads whenever no other replica does, until ctx ends.
-func (c *Cluster) seekLead(ctx context.Context) {
-	for ctx.Err() == nil {
-		c.elector.Run(ctx)
-	}
-}

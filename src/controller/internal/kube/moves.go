@@ -2,13 +2,11 @@ package kube
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
@@ -24,31 +22,13 @@ type Moves struct {
 
 // Load gives the journal, and its version.
 func (m Moves) Load(ctx context.Context) (entries map[string]string, version string, err error) {
-	object, err := m.api.CoreV1().ConfigMaps(m.PodNamespace).Get(ctx, m.Name, metav1.GetOptions{})
-	if err != nil {
-		return nil, "", fmt.Errorf("get ConfigMap %s/%s: %w", m.PodNamespace, m.Name, advise(err))
-	}
-	return object.Data, object.ResourceVersion, nil
+	return m.loadConfigMap(ctx, m.Name)
 }
 
 // Store writes an entry into the journal of a version, or with nil removes it. It fails where another replica was
 // first.
 func (m Moves) Store(ctx context.Context, version, key string, entry *string) error {
-	patch, err := mergeEntry(version, key, entry)
-	if err == nil {
-		_, err = m.api.CoreV1().ConfigMaps(m.PodNamespace).Patch(ctx, m.Name, types.MergePatchType, patch,
-			metav1.PatchOptions{FieldManager: manager})
-	}
-	if err != nil {
-		return fmt.Errorf("write ConfigMap %s/%s: %w", m.PodNamespace, m.Name, advise(err))
-	}
-	return nil
-}
-
-func mergeEntry(version, key string, entry *string) ([]byte, error) {
-	return json.Marshal(map[string]any{
-		"metadata": map[string]string{"resourceVersion": version}, "data": map[string]*string{key: entry},
-	})
+	return writeConfigMap(ctx, m.Cluster, m.Name, version, map[string]*string{key: entry})
 }
 
 // PV gives a PersistentVolume by its name, nil where there is none. One of another driver is an error.
@@ -93,11 +73,6 @@ func (m Moves) SetPolicy(
 ) error {
 	_, err := m.exchange().SetPolicy(ctx, pv, policy)
 	return err
-}
-
-// Claim gives a claim, nil where it is gone, or another one of that name is there.
-func (m Moves) Claim(ctx context.Context, claim nodeapi.Claim) (*corev1.PersistentVolumeClaim, error) {
-	return m.claim(ctx, claim)
 }
 
 // TouchClaim has Kubernetes look at a claim again: a new PersistentVolume does not.

@@ -52,10 +52,12 @@ func (c *Cluster) ConfigMap(ctx context.Context, name string) (map[string]string
 
 // WriteConfigMap writes keys into a ConfigMap of the driver's namespace.
 func (c *Cluster) WriteConfigMap(ctx context.Context, name string, data map[string]string) error {
-	return c.writeConfigMap(ctx, name, "", data)
+	return writeConfigMap(ctx, c, name, "", data)
 }
 
-func (c *Cluster) writeConfigMap(ctx context.Context, name, version string, data map[string]string) error {
+func writeConfigMap[T string | *string](
+	ctx context.Context, c *Cluster, name, version string, data map[string]T,
+) error {
 	patch, err := mergePatch(version, data)
 	if err == nil {
 		_, err = c.api.CoreV1().ConfigMaps(c.PodNamespace).Patch(ctx, name, types.MergePatchType, patch,
@@ -67,13 +69,26 @@ func (c *Cluster) writeConfigMap(ctx context.Context, name, version string, data
 	return nil
 }
 
-// mergePatch adds keys to the data of an object that has a version, or of whichever is there if that is "".
-func mergePatch[T []byte | string](version string, data map[string]T) ([]byte, error) {
+// mergePatch adds keys to the data of an object that has a version, or of whichever is there if that is "". A nil
+// removes its key.
+func mergePatch[T []byte | string | *string](version string, data map[string]T) ([]byte, error) {
 	patch := map[string]any{"data": data}
 	if version != "" {
 		patch["metadata"] = map[string]string{"resourceVersion": version}
 	}
 	return json.Marshal(patch)
+}
+
+// loadConfigMap gives what a ConfigMap that the chart makes has, and its version.
+func (c *Cluster) loadConfigMap(ctx context.Context, name string) (map[string]string, string, error) {
+	object, err := c.api.CoreV1().ConfigMaps(c.PodNamespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, "", fmt.Errorf("get ConfigMap %s/%s: %w", c.PodNamespace, name, advise(err))
+	}
+	if object.Data == nil {
+		object.Data = map[string]string{}
+	}
+	return object.Data, object.ResourceVersion, nil
 }
 
 // advise says how an object that the chart makes comes back.
@@ -92,17 +107,10 @@ type Identities struct {
 
 // Load implements sharedpools.Identities.
 func (i Identities) Load(ctx context.Context) (ids map[string]string, version string, err error) {
-	object, err := i.api.CoreV1().ConfigMaps(i.PodNamespace).Get(ctx, i.Name, metav1.GetOptions{})
-	if err != nil {
-		return nil, "", fmt.Errorf("get ConfigMap %s/%s: %w", i.PodNamespace, i.Name, advise(err))
-	}
-	if object.Data == nil {
-		object.Data = map[string]string{}
-	}
-	return object.Data, object.ResourceVersion, nil
+	return i.loadConfigMap(ctx, i.Name)
 }
 
 // Store implements sharedpools.Identities.
 func (i Identities) Store(ctx context.Context, version string, ids map[string]string) error {
-	return i.writeConfigMap(ctx, i.Name, version, ids)
+	return writeConfigMap(ctx, i.Cluster, i.Name, version, ids)
 }

@@ -29,17 +29,13 @@ type Connected struct {
 func (c Connected) Admin(node string) (wire.AdminClient, error) {
 	p, err := c.Fleet.Peer(node)
 	if err == nil && !p.Has(wire.FeatureMove) {
-		err = tooOld(p)
+		err = status.Errorf(codes.Unavailable, "the driver on node %s is too old to move volumes (%s); upgrade it",
+			p.Name, p.Version)
 	}
 	if err != nil {
 		return nil, err
 	}
 	return wire.NewAdminClient(p), nil
-}
-
-func tooOld(p *fleet.Peer) error {
-	return status.Errorf(codes.Unavailable, "the driver on node %s is too old to move volumes (%s); upgrade it", p.Name,
-		p.Version)
 }
 
 // Gone implements Nodes.
@@ -57,11 +53,7 @@ func (c Connected) Room(ctx context.Context, from, to, pool, id string) (bytes i
 		return 0, []string{fmt.Sprintf("pool %s is on all nodes: its volumes are there already", pool)}
 	}
 	for _, node := range []string{from, to} {
-		p, err := c.Fleet.Peer(node)
-		if err == nil && !p.Has(wire.FeatureMove) {
-			err = tooOld(p)
-		}
-		if err != nil {
+		if _, err := c.Admin(node); err != nil {
 			problems = append(problems, status.Convert(err).Message())
 		}
 	}

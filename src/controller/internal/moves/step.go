@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
-	"unicode"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -219,22 +217,12 @@ func (r *Room) say(ctx context.Context, id, says string) {
 	r.mu.Lock()
 	e, ok := r.known[id]
 	r.mu.Unlock()
-	if says = abridge.Printable(says); !ok || withoutNumbers(e.Message) == withoutNumbers(says) {
+	if says = abridge.Printable(says); !ok || abridge.WithoutNumbers(e.Message) == abridge.WithoutNumbers(says) {
 		return
 	}
 	if err := r.update(ctx, id, e.Phase, func(e *entry) bool { e.Message = says; return true }); err != nil {
 		r.Log.WarnContext(ctx, "cannot note what a move waits for", logging.KeyID, id, logging.KeyError, err)
 	}
-}
-
-// withoutNumbers is a text without what changes as time goes by.
-func withoutNumbers(text string) string {
-	return strings.Map(func(c rune) rune {
-		if unicode.IsDigit(c) {
-			return -1
-		}
-		return c
-	}, text)
 }
 
 func (r *Room) finish(ctx context.Context, e entry) error {

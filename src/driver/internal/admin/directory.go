@@ -16,8 +16,7 @@ type Directories interface {
 	ReturnDirectory(ctx context.Context, id string) (nodeapi.ReturnedDirectory, error)
 }
 
-// LookDirectory implements wire.AdminServer.
-func (s *Server) LookDirectory(
+func (s *server) LookDirectory(
 	ctx context.Context, q *wire.LookDirectoryRequest,
 ) (*wire.LookDirectoryResponse, error) {
 	var found nodeapi.Directory
@@ -32,8 +31,7 @@ func (s *Server) LookDirectory(
 	return wire.FromDirectory(found), nil
 }
 
-// TakeDirectory implements wire.AdminServer.
-func (s *Server) TakeDirectory(
+func (s *server) TakeDirectory(
 	ctx context.Context, q *wire.TakeDirectoryRequest,
 ) (*wire.TakeDirectoryResponse, error) {
 	var taken nodeapi.TakenDirectory
@@ -51,8 +49,7 @@ func (s *Server) TakeDirectory(
 	return wire.FromTaken(taken), nil
 }
 
-// ReturnDirectory implements wire.AdminServer.
-func (s *Server) ReturnDirectory(
+func (s *server) ReturnDirectory(
 	ctx context.Context, q *wire.ReturnDirectoryRequest,
 ) (*wire.ReturnDirectoryResponse, error) {
 	var back nodeapi.ReturnedDirectory

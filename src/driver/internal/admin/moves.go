@@ -10,8 +10,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi/wire"
 )
 
-// Leave implements wire.AdminServer.
-func (s *Server) Leave(ctx context.Context, q *wire.LeaveRequest) (*wire.MovingVolume, error) {
+func (s *server) Leave(ctx context.Context, q *wire.LeaveRequest) (*wire.MovingVolume, error) {
 	err := s.own(q.GetNode())
 	if err == nil && q.GetTo() == s.Node {
 		err = fmt.Errorf("%w: to: volume %s is on node %s already", volume.ErrInvalid, q.GetId(), s.Node)
@@ -35,8 +34,7 @@ func (s *Server) Leave(ctx context.Context, q *wire.LeaveRequest) (*wire.MovingV
 	return answer, nil
 }
 
-// Moving implements wire.AdminServer.
-func (s *Server) Moving(ctx context.Context, q *wire.MovingRequest) (*wire.MovingVolume, error) {
+func (s *server) Moving(ctx context.Context, q *wire.MovingRequest) (*wire.MovingVolume, error) {
 	if err := s.own(q.GetNode()); err != nil {
 		return nil, err
 	}

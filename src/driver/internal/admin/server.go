@@ -62,26 +62,25 @@ type Config struct {
 	Log                                *slog.Logger
 }
 
-// Server is a node's Admin service.
-type Server struct {
+// server is a node's Admin service.
+type server struct {
 	wire.UnimplementedAdminServer
 	Config
 }
 
 // New returns the service.
-func New(c Config) (*Server, error) {
+func New(c Config) (*server, error) {
 	if slices.Contains([]string{c.Driver, c.Version, c.Node, c.TopologyKey}, "") || c.Pools == nil ||
 		c.Volumes == nil || c.Mover == nil || c.Log == nil {
 		return nil, errors.New("admin: a field of its Config is missing")
 	}
-	return &Server{Config: c}, nil
+	return &server{Config: c}, nil
 }
 
-// Register adds the service to a gRPC server.
-func (s *Server) Register(r grpc.ServiceRegistrar) { wire.RegisterAdminServer(r, s) }
+func (s *server) Register(r grpc.ServiceRegistrar) { wire.RegisterAdminServer(r, s) }
 
 // own refuses what is asked of another node.
-func (s *Server) own(node string) error {
+func (s *server) own(node string) error {
 	if node != "" && node != s.Node {
 		return status.Errorf(codes.InvalidArgument, "node: this is %s, not %s; ask the controller, or run the command "+
 			"in the driver's pod on that node", s.Node, node)
@@ -89,15 +88,13 @@ func (s *Server) own(node string) error {
 	return nil
 }
 
-// Status implements wire.AdminServer.
-func (s *Server) Status(context.Context, *wire.StatusRequest) (*wire.StatusResponse, error) {
+func (s *server) Status(context.Context, *wire.StatusRequest) (*wire.StatusResponse, error) {
 	return wire.FromStatus(nodeapi.Status{
 		Driver: s.Driver, Version: s.Version, Node: s.Node, Pools: s.Pools.Status(),
 	}), nil
 }
 
-// Volumes implements wire.AdminServer.
-func (s *Server) Volumes(_ *wire.ListVolumesRequest, out grpc.ServerStreamingServer[wire.ListedVolume]) error {
+func (s *server) Volumes(_ *wire.ListVolumesRequest, out grpc.ServerStreamingServer[wire.ListedVolume]) error {
 	var all []nodeapi.VolumeStatus
 	err := s.Config.Volumes.Each(out.Context(), func(v nodeapi.VolumeStatus) error {
 		if v.Node, v.State = s.Node, v.OnItsNode(); v.Ephemeral {
@@ -120,8 +117,7 @@ func (s *Server) Volumes(_ *wire.ListVolumesRequest, out grpc.ServerStreamingSer
 	return nil
 }
 
-// ForgetPool implements wire.AdminServer.
-func (s *Server) ForgetPool(ctx context.Context, q *wire.ForgetPoolRequest) (*wire.ForgetPoolResponse, error) {
+func (s *server) ForgetPool(ctx context.Context, q *wire.ForgetPoolRequest) (*wire.ForgetPoolResponse, error) {
 	err := s.own(q.GetNode())
 	known := slices.ContainsFunc(s.Pools.Status(), func(p nodeapi.PoolStatus) bool {
 		return p.Name == q.GetPool() && p.Used
@@ -132,8 +128,7 @@ func (s *Server) ForgetPool(ctx context.Context, q *wire.ForgetPoolRequest) (*wi
 	return &wire.ForgetPoolResponse{Known: known}, csi.Status(err)
 }
 
-// TakePool implements wire.AdminServer.
-func (s *Server) TakePool(ctx context.Context, q *wire.TakePoolRequest) (*wire.TakePoolResponse, error) {
+func (s *server) TakePool(ctx context.Context, q *wire.TakePoolRequest) (*wire.TakePoolResponse, error) {
 	err := s.own(q.GetNode())
 	if err == nil {
 		err = s.Pools.Take(ctx, q.GetPool(), q.GetFrom())
@@ -141,8 +136,7 @@ func (s *Server) TakePool(ctx context.Context, q *wire.TakePoolRequest) (*wire.T
 	return &wire.TakePoolResponse{}, csi.Status(err)
 }
 
-// Discard implements wire.AdminServer.
-func (s *Server) Discard(ctx context.Context, q *wire.DiscardRequest) (*wire.DiscardResponse, error) {
+func (s *server) Discard(ctx context.Context, q *wire.DiscardRequest) (*wire.DiscardResponse, error) {
 	err := s.own(q.GetNode())
 	if err == nil {
 		keep := time.Duration(min(q.GetKeepSeconds(), math.MaxInt64/int64(time.Second))) * time.Second
@@ -151,8 +145,7 @@ func (s *Server) Discard(ctx context.Context, q *wire.DiscardRequest) (*wire.Dis
 	return &wire.DiscardResponse{}, csi.Status(err)
 }
 
-// Adopt implements wire.AdminServer.
-func (s *Server) Adopt(ctx context.Context, q *wire.AdoptRequest) (*wire.AdoptResponse, error) {
+func (s *server) Adopt(ctx context.Context, q *wire.AdoptRequest) (*wire.AdoptResponse, error) {
 	var record store.Record
 	err := s.own(q.GetNode())
 	if err == nil {
@@ -161,16 +154,14 @@ func (s *Server) Adopt(ctx context.Context, q *wire.AdoptRequest) (*wire.AdoptRe
 	return s.described(record, err)
 }
 
-// Deleted implements wire.AdminServer.
-func (s *Server) Deleted(_ *wire.DeletedRequest, out grpc.ServerStreamingServer[wire.DeletedVolume]) error {
+func (s *server) Deleted(_ *wire.DeletedRequest, out grpc.ServerStreamingServer[wire.DeletedVolume]) error {
 	return csi.Status(s.Config.Volumes.EachDeleted(out.Context(), func(v nodeapi.DeletedVolume) error {
 		v.Node = s.Node
 		return out.Send(wire.FromDeleted(v))
 	}))
 }
 
-// Undelete implements wire.AdminServer.
-func (s *Server) Undelete(ctx context.Context, q *wire.UndeleteRequest) (*wire.AdoptResponse, error) {
+func (s *server) Undelete(ctx context.Context, q *wire.UndeleteRequest) (*wire.AdoptResponse, error) {
 	var record store.Record
 	err := s.own(q.GetNode())
 	if err == nil {
@@ -180,7 +171,7 @@ func (s *Server) Undelete(ctx context.Context, q *wire.UndeleteRequest) (*wire.A
 }
 
 // described is what a PersistentVolume has to say of a volume.
-func (s *Server) described(record store.Record, err error) (*wire.AdoptResponse, error) {
+func (s *server) described(record store.Record, err error) (*wire.AdoptResponse, error) {
 	if err != nil {
 		return nil, csi.Status(err)
 	}

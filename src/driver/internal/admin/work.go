@@ -24,16 +24,14 @@ type selection interface {
 	GetIds() []string
 }
 
-// Enforce implements wire.AdminServer.
-func (s *Server) Enforce(q *wire.EnforceRequest, out grpc.ServerStreamingServer[wire.Progress]) error {
+func (s *server) Enforce(q *wire.EnforceRequest, out grpc.ServerStreamingServer[wire.Progress]) error {
 	needs := func(in string, v ledger.Volume) bool { return in == q.GetPool() && v.QuotaID != 0 && !v.Counted }
 	return s.each(q, needs, out, func(id string, step func(files, bytes int64)) error {
 		return s.Config.Volumes.Enforce(out.Context(), id, q.Inodes, func(files int64) { step(files, 0) })
 	})
 }
 
-// Measure implements wire.AdminServer.
-func (s *Server) Measure(q *wire.MeasureRequest, out grpc.ServerStreamingServer[wire.Progress]) error {
+func (s *server) Measure(q *wire.MeasureRequest, out grpc.ServerStreamingServer[wire.Progress]) error {
 	measured := func(in string, v ledger.Volume) bool {
 		return !v.Snapshot && !v.Refused && (q.GetPool() == "" || in == q.GetPool())
 	}
@@ -43,7 +41,7 @@ func (s *Server) Measure(q *wire.MeasureRequest, out grpc.ServerStreamingServer[
 }
 
 // each works on one volume of a selection after the other.
-func (s *Server) each(
+func (s *server) each(
 	q selection, wanted func(in string, v ledger.Volume) bool, out grpc.ServerStreamingServer[wire.Progress],
 	work func(id string, step func(files, bytes int64)) error,
 ) error {
@@ -78,13 +76,13 @@ func (s *Server) each(
 	return nil
 }
 
-func (s *Server) say(ctx context.Context, id string, err error) {
+func (s *server) say(ctx context.Context, id string, err error) {
 	s.Log.WarnContext(ctx, "cannot enforce the size of a volume, or measure it", logging.KeyID, id,
 		logging.KeyError, err)
 }
 
 // selected gives the ids of a selection, without repetition; those that are wanted where it names none.
-func (s *Server) selected(q selection, wanted func(in string, v ledger.Volume) bool) (ids []string, err error) {
+func (s *server) selected(q selection, wanted func(in string, v ledger.Volume) bool) (ids []string, err error) {
 	for _, id := range q.GetIds() {
 		if !slices.Contains(ids, id) {
 			ids = append(ids, id)
@@ -112,7 +110,7 @@ func (s *Server) selected(q selection, wanted func(in string, v ledger.Volume) b
 }
 
 // inPool refuses a volume of another pool than the one that is named.
-func (s *Server) inPool(name, id string) error {
+func (s *server) inPool(name, id string) error {
 	if in, _, ok := s.Pools.Find(id); ok && name != "" && in != name {
 		return fmt.Errorf("%w: volume %s is in pool %s, not in %s", volume.ErrInvalid, id, in, name)
 	}

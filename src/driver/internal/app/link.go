@@ -65,15 +65,12 @@ type shown struct {
 	volumes *volume.Manager
 }
 
-// Pools implements link.Source.
 func (s shown) Pools() []nodeapi.PoolStatus { return s.pools.Status() }
 
-// Find implements link.Source.
 func (s shown) Find(ctx context.Context, id string) (pool string, found bool, err error) {
 	return s.volumes.Has(ctx, id)
 }
 
-// Share implements link.Source.
 func (s shown) Share(pools []*wire.SharedPool) {
 	expected := map[string]guard.Expected{}
 	for _, p := range pools {
@@ -84,7 +81,6 @@ func (s shown) Share(pools []*wire.SharedPool) {
 	s.pools.SetExpected(expected)
 }
 
-// Volumes implements link.Source.
 func (s shown) Volumes(ctx context.Context, visit func(nodeapi.VolumeStatus) error) error {
 	return s.volumes.Each(ctx, visit)
 }

@@ -21,7 +21,6 @@ type copies struct {
 	Copies
 }
 
-// Read implements wire.CopiesServer.
 func (c copies) Read(q *wire.ReadRequest, out grpc.ServerStreamingServer[wire.Batch]) error {
 	err := csi.CheckVolumeID("id", q.GetId())
 	if err == nil {
@@ -47,7 +46,6 @@ func checksum(parts ...[]byte) (sum uint32) {
 	return sum
 }
 
-// Fill implements wire.CopiesServer.
 func (c copies) Fill(stream grpc.BidiStreamingServer[wire.FillRequest, wire.FillResponse]) error {
 	first, err := stream.Recv()
 	if err != nil {

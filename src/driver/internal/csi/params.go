@@ -90,13 +90,7 @@ func setMode(s *volume.Spec, v string) error {
 	if err != nil || bits > 0o3777 {
 		return wrong(v, `octal permissions from "0000" to "3777", such as "0750"`)
 	}
-	s.Mode = fs.FileMode(bits & 0o777)
-	if bits&0o1000 != 0 {
-		s.Mode |= fs.ModeSticky
-	}
-	if bits&0o2000 != 0 {
-		s.Mode |= fs.ModeSetgid
-	}
+	s.Mode = store.FileMode(uint32(bits))
 	return nil
 }
 

@@ -58,7 +58,6 @@ func (d *hostFS) at(op, name string, call func(dir *os.File, last string) error)
 	})
 }
 
-// RemoveTree implements FS.
 func (d *hostFS) RemoveTree(ctx context.Context, name string, step func(context.Context) error) error {
 	err := d.at("remove", name, func(dir *os.File, last string) error {
 		return removetree.Remove(ctx, dir, last, step)
@@ -69,7 +68,6 @@ func (d *hostFS) RemoveTree(ctx context.Context, name string, step func(context.
 	return err
 }
 
-// ReadFile implements FS.
 func (d *hostFS) ReadFile(name string) ([]byte, error) {
 	f, err := openat.Open(d.top, name, unix.O_NONBLOCK, openat.SameMount) // to open a FIFO would block
 	if err != nil {
@@ -92,7 +90,6 @@ func (d *hostFS) ReadFile(name string) ([]byte, error) {
 	return data[:n], err
 }
 
-// ReadDir implements FS.
 func (d *hostFS) ReadDir(name string) (entries []Entry, err error) {
 	err = d.with(name, func(dir *os.File) error {
 		l := openat.Listing{Dir: dir}
@@ -115,7 +112,6 @@ func (d *hostFS) Stat(name string) (Info, error) {
 	return stat(f)
 }
 
-// Space implements FS.
 func (d *hostFS) Space() (Space, error) {
 	st, err := statfs(d.top)
 	unit := cmp.Or(st.Frsize, int64(st.Bsize)) // some filesystems leave the first 0
@@ -130,7 +126,6 @@ func (d *hostFS) Space() (Space, error) {
 	}, err
 }
 
-// Mkdir implements FS.
 func (d *hostFS) Mkdir(name string, mode fs.FileMode) error {
 	return d.at("mkdir", name, func(dir *os.File, last string) error { return mkdir(dir, last, mode) })
 }
@@ -151,7 +146,6 @@ func mkdir(dir *os.File, name string, mode fs.FileMode) error {
 	return err
 }
 
-// WriteFile implements FS.
 func (d *hostFS) WriteFile(name string, data []byte, mode fs.FileMode) error {
 	return d.at("write", name, func(dir *os.File, last string) error {
 		fd, err := unix.Openat(int(dir.Fd()), last, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o600)
@@ -172,7 +166,6 @@ func (d *hostFS) WriteFile(name string, data []byte, mode fs.FileMode) error {
 	})
 }
 
-// Own implements FS.
 func (d *hostFS) Own(name string, uid, gid int, mode fs.FileMode) error {
 	f, _, err := openat.Plain(d.top, name)
 	if err != nil {
@@ -185,7 +178,6 @@ func (d *hostFS) Own(name string, uid, gid int, mode fs.FileMode) error {
 	return f.Chmod(mode)
 }
 
-// Unlock implements FS.
 func (d *hostFS) Unlock(name string) error {
 	return d.with(name, func(dir *os.File) error {
 		if err := btrfs.MakeWritable(dir); err != nil {
@@ -196,7 +188,6 @@ func (d *hostFS) Unlock(name string) error {
 	})
 }
 
-// Rename implements FS.
 func (d *hostFS) Rename(from, to string) error { return d.rename(from, to, unix.RENAME_NOREPLACE) }
 
 // Replace implements FS; a directory is EISDIR.
@@ -237,7 +228,6 @@ func renameToFree(source *os.File, old string, dest *os.File, name string) error
 	return unix.Renameat(int(source.Fd()), old, int(dest.Fd()), name)
 }
 
-// Link implements FS.
 func (d *hostFS) Link(from, to string) error {
 	return d.at("link", from, func(source *os.File, old string) error {
 		return d.at("link", to, func(dest *os.File, name string) error {
@@ -249,7 +239,6 @@ func (d *hostFS) Link(from, to string) error {
 	})
 }
 
-// Remove implements FS.
 func (d *hostFS) Remove(name string) error {
 	return d.at("remove", name, func(dir *os.File, last string) error {
 		err := unix.Unlinkat(int(dir.Fd()), last, 0)
@@ -260,7 +249,6 @@ func (d *hostFS) Remove(name string) error {
 	})
 }
 
-// Open implements FS.
 func (d *hostFS) Open(name string) (Handle, error) {
 	f, err := openat.Open(d.top, name, unix.O_DIRECTORY, openat.SameMount)
 	if err != nil {
@@ -273,7 +261,6 @@ func (d *hostFS) Open(name string) (Handle, error) {
 	return Handle{File: f, Dev: info.Dev, Ino: info.Ino}, nil
 }
 
-// Sync implements FS.
 func (d *hostFS) Sync(name string) error { return d.with(name, (*os.File).Sync) }
 
 func stat(f *os.File) (Info, error) {

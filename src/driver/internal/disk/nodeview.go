@@ -19,7 +19,6 @@ type sharedHost struct {
 // the trash, or prepared and not placed, is in directories of the node's own (.hpp/staging/<node>, .hpp/trash/<node>).
 func Shared(host Host, node string) Host { return sharedHost{host, node} }
 
-// Open implements Host.
 func (h sharedHost) Open(path string) (FS, error) {
 	d, err := h.Host.Open(path)
 	if err != nil {
@@ -90,7 +89,6 @@ func (v nodeView) at(name string) string {
 	return name
 }
 
-// ReadFile implements FS.
 func (v nodeView) ReadFile(name string) ([]byte, error) { return v.FS.ReadFile(v.at(name)) }
 
 // ReadDir implements FS. What the node has prepared is listed where it is to be placed.
@@ -108,23 +106,18 @@ func (v nodeView) ReadDir(name string) ([]Entry, error) {
 	return entries, err
 }
 
-// Stat implements FS.
 func (v nodeView) Stat(name string) (Info, error) { return v.FS.Stat(v.at(name)) }
 
-// Mkdir implements FS.
 func (v nodeView) Mkdir(name string, mode fs.FileMode) error { return v.FS.Mkdir(v.at(name), mode) }
 
-// WriteFile implements FS.
 func (v nodeView) WriteFile(name string, data []byte, mode fs.FileMode) error {
 	return v.FS.WriteFile(v.at(name), data, mode)
 }
 
-// Own implements FS.
 func (v nodeView) Own(name string, uid, gid int, mode fs.FileMode) error {
 	return v.FS.Own(v.at(name), uid, gid, mode)
 }
 
-// Unlock implements FS.
 func (v nodeView) Unlock(name string) error { return v.FS.Unlock(v.at(name)) }
 
 // Rename implements FS. A prepared file is placed with link(2), which only one node's can be: network filesystems do
@@ -149,22 +142,16 @@ func (v nodeView) same(a, b string) bool {
 	return errA == nil && errB == nil && first.Same(second)
 }
 
-// Replace implements FS.
 func (v nodeView) Replace(from, to string) error { return v.FS.Replace(v.at(from), v.at(to)) }
 
-// Link implements FS.
 func (v nodeView) Link(from, to string) error { return v.FS.Link(v.at(from), v.at(to)) }
 
-// Remove implements FS.
 func (v nodeView) Remove(name string) error { return v.FS.Remove(v.at(name)) }
 
-// RemoveTree implements FS.
 func (v nodeView) RemoveTree(ctx context.Context, name string, step func(context.Context) error) error {
 	return v.FS.RemoveTree(ctx, v.at(name), step)
 }
 
-// Open implements FS.
 func (v nodeView) Open(name string) (Handle, error) { return v.FS.Open(v.at(name)) }
 
-// Sync implements FS.
 func (v nodeView) Sync(name string) error { return v.FS.Sync(v.at(name)) }

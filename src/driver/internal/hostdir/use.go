@@ -137,9 +137,5 @@ func MountID(dir disk.Handle) (uint64, error) {
 	if dir.File == nil {
 		return 0, nil
 	}
-	var st unix.Statx_t
-	if err := unix.Statx(int(dir.File.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &st); err != nil {
-		return 0, &fs.PathError{Op: "statx", Path: dir.File.Name(), Err: err}
-	}
-	return st.Mnt_id, nil
+	return mounts.ID(dir.File)
 }

@@ -82,11 +82,8 @@ func gauges() []gauge {
 		of("free_bytes", "Free space on the pool's filesystem.", func(s sample) float64 { return float64(s.Free) }),
 		configured(of("available_bytes", "The largest volume that could be created.",
 			func(s sample) float64 { return float64(s.Allocatable) })),
-		of(
-			"reserve_bytes",
-			"Bytes that are never promised to volumes.",
-			func(s sample) float64 { return float64(s.Reserve) },
-		),
+		of("reserve_bytes", "Bytes that are never promised to volumes.",
+			func(s sample) float64 { return float64(s.Reserve) }),
 		of("promised_bytes", "Sum of the sizes of all volumes.", func(s sample) float64 { return float64(s.Promised) }),
 		of("volumes", "Number of volumes.", func(s sample) float64 { return float64(s.Volumes) }),
 		of("lost_volumes", "Number of volumes whose record is there but whose directory is gone.",

@@ -46,10 +46,12 @@ func (m *Manager) createAmong(ctx context.Context, r store.Record, how maker, po
 
 // refuses reports whether a pool takes no volume now, and another may.
 func refuses(err error) bool {
-	return slices.ContainsFunc([]error{
-		pool.ErrAbsent, pool.ErrNotHere, ledger.ErrNoSpace, ledger.ErrClosed, quota.ErrExhausted, quota.ErrUnsupported,
-		syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS,
-	}, func(known error) bool { return errors.Is(err, known) })
+	return isAny(err, pool.ErrAbsent, pool.ErrNotHere, ledger.ErrNoSpace, ledger.ErrClosed, quota.ErrExhausted,
+		quota.ErrUnsupported, syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS)
+}
+
+func isAny(err error, known ...error) bool {
+	return slices.ContainsFunc(known, func(one error) bool { return errors.Is(err, one) })
 }
 
 // glance is how long a create waits for another pool than the one that it makes a volume in.

@@ -97,14 +97,8 @@ func (m *Manager) fill(ctx context.Context, f *fill, place transfer.Place) error
 
 // passes reports whether a copy can be gone on with after an error.
 func passes(err error) bool {
-	for _, passing := range []error{
-		pool.ErrAbsent, ErrBusy, ledger.ErrBusy, store.ErrConcurrent, context.Canceled, context.DeadlineExceeded,
-	} {
-		if errors.Is(err, passing) {
-			return true
-		}
-	}
-	return false
+	return isAny(err, pool.ErrAbsent, ErrBusy, ledger.ErrBusy, store.ErrConcurrent, context.Canceled,
+		context.DeadlineExceeded)
 }
 
 // reading reads the source of a copy, which is on this node.

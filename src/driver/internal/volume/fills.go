@@ -53,10 +53,6 @@ func (m *Manager) stopFill(ctx context.Context, kind store.Kind, id string) erro
 	}
 }
 
-func (m *Manager) stopFills(why error) {
-	m.eachFill(func(f *fill) { f.stop(why) })
-}
-
 func (m *Manager) filling(id string) (*fill, bool) {
 	found, _ := m.fills.Load(id)
 	f, ok := found.(*fill)

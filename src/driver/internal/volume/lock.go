@@ -16,7 +16,7 @@ const change = "change"
 
 // Wait stops copies that are made file by file, and returns when no operation is under way any more.
 func (m *Manager) Wait() {
-	m.stopFills(ErrBusy)
+	m.eachFill(func(f *fill) { f.stop(ErrBusy) })
 	m.running.Wait()
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/moby/sys/mountinfo"
@@ -33,20 +34,29 @@ func Read(path string) (Table, error) {
 
 // Of gives the mount that an open directory is in; nil where this is not the table of the process, or the mount is new.
 func (t Table) Of(dir *os.File) (*mountinfo.Info, error) {
+	id, err := ID(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range t {
+		if uint64(m.ID) == id {
+			return m, nil
+		}
+	}
+	return nil, nil
+}
+
+// ID is that of the mount which an open directory is in.
+func ID(dir *os.File) (uint64, error) {
 	var st unix.Statx_t
 	err := unix.Statx(int(dir.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &st)
 	if err == nil && st.Mask&unix.STATX_MNT_ID == 0 {
 		err = fmt.Errorf("%w: Linux 5.8 or newer is needed", unix.ENOTSUP)
 	}
 	if err != nil {
-		return nil, &fs.PathError{Op: "statx", Path: dir.Name(), Err: err}
+		return 0, &fs.PathError{Op: "statx", Path: dir.Name(), Err: err}
 	}
-	for _, m := range t {
-		if uint64(m.ID) == st.Mnt_id {
-			return m, nil
-		}
-	}
-	return nil, nil
+	return st.Mnt_id, nil
 }
 
 // At gives the mount that the kernel comes to on its way along a path, links aside; nil where the table has no root. On
@@ -81,12 +91,7 @@ func (t Table) root() *mountinfo.Info {
 
 // Has reports whether a filesystem is mounted anywhere.
 func (t Table) Has(filesystem *mountinfo.Info) bool {
-	for _, m := range t {
-		if Same(m, filesystem) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(t, func(m *mountinfo.Info) bool { return Same(m, filesystem) })
 }
 
 // Same reports whether two mounts are of one filesystem: of btrfs too, whose subvolumes have a device number each

@@ -17,6 +17,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/buildinfo"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/remote"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/repair"
 )
 
 // Exit codes.
@@ -106,7 +107,10 @@ func (p *plugin) command() *cobra.Command {
 		"namespace in which the driver is installed; empty looks for it")
 	root.AddCommand(p.status(), p.get())
 	root.AddCommand(p.diagnosis()...)
-	root.AddCommand(p.repairCommands()...)
+	root.AddCommand(repair.Commands(repair.Config{
+		IOStreams: p.IOStreams, API: p.api, Controller: p.controller, Namespace: p.namespace, Usage: errUsage,
+		Poll: 2 * time.Second, // each time is a command in the controller's pod
+	})...)
 	root.AddCommand(newMigrate(p))
 	refuseArguments(root)
 	return root

@@ -40,7 +40,9 @@ func (p *plugin) get() *cobra.Command {
 // command makes one of `get`.
 func (g *getting) command(c *cobra.Command, do func(*cobra.Command, []string) error) *cobra.Command {
 	formats := []string{table.Table, table.Wide, table.JSON, table.YAML, table.Name}
-	c.Args = usage(argsOr(c.Args))
+	if c.Args == nil {
+		c.Args = cobra.NoArgs
+	}
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if err := errors.Join(table.Check(g.output, formats...), g.filter.Check()); err != nil {
 			return fmt.Errorf("%w: %w", errUsage, err)
@@ -50,24 +52,6 @@ func (g *getting) command(c *cobra.Command, do func(*cobra.Command, []string) er
 	c.Flags().StringVarP(&g.output, "output", "o", table.Table, strings.Join(formats, ", "))
 	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 	return c
-}
-
-// argsOr are no arguments, unless a command has said which.
-func argsOr(args cobra.PositionalArgs) cobra.PositionalArgs {
-	if args == nil {
-		return cobra.NoArgs
-	}
-	return args
-}
-
-// usage makes an error of arguments one of the command line.
-func usage(args cobra.PositionalArgs) cobra.PositionalArgs {
-	return func(c *cobra.Command, given []string) error {
-		if err := args(c, given); err != nil {
-			return fmt.Errorf("%w: %w", errUsage, err)
-		}
-		return nil
-	}
 }
 
 // places adds the flags that choose nodes and pools.

@@ -20,7 +20,7 @@ func (p *plugin) status() *cobra.Command {
 		Use: "status", Short: "Show in a few lines how the installation is, and what is wrong",
 		Long: "Show in two lines what there is, and below it a line that begins with ! for each thing that is\n" +
 			"wrong, the gravest first. A thing that is wrong does not change the exit code.",
-		Args: usage(cobra.NoArgs),
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := table.Check(output, formats...); err != nil {
 				return fmt.Errorf("%w: %w", errUsage, err)

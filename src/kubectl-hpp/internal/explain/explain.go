@@ -11,20 +11,12 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/say"
 )
 
-// quoted are the newest events as rows, for where nothing is known.
-func quoted(events []corev1.Event) (rows [][2]string) {
-	const most = 5
-	for _, e := range events[max(0, len(events)-most):] {
-		rows = append(rows, [2]string{e.Reason, strings.TrimSpace(e.Message)})
-	}
-	return rows
-}
-
 // unknown is what is said where no case applies.
 func unknown(f facts.Facts, what string, events []corev1.Event) say.Answer {
-	answer := say.Answer{
-		Reason: "Unknown", Message: what + "; nothing wrong is known. Its events:",
-		Rows: quoted(events),
+	const most = 5
+	answer := say.Answer{Reason: "Unknown", Message: what + "; nothing wrong is known. Its events:"}
+	for _, e := range events[max(0, len(events)-most):] {
+		answer.Rows = append(answer.Rows, [2]string{e.Reason, strings.TrimSpace(e.Message)})
 	}
 	if len(events) == 0 {
 		answer.Message = what + "; nothing wrong is known, and there are no events of it."

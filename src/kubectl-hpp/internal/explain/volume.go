@@ -48,13 +48,13 @@ func Volume(f facts.Facts, pv *corev1.PersistentVolume) say.Answer {
 
 func explainVolume(f facts.Facts, pv *corev1.PersistentVolume, owner *claim) say.Answer {
 	v := newVolume(f, pv, owner)
-	answer, known := say.Join(say.Each(v, volume.let, volume.gone, volume.driverless, volume.away, volume.absent,
+	answers := say.Each(v, volume.let, volume.gone, volume.driverless, volume.away, volume.absent,
 		volume.lost, volume.missing, volume.moved, volume.hanging, volume.readOnly, volume.unreleased, volume.failed,
-		volume.retained, volume.available, volume.notGrown, volume.full, volume.notEnforced, volume.copies))
-	if known && answer.Wrong {
+		volume.retained, volume.available, volume.notGrown, volume.full, volume.notEnforced, volume.copies)
+	if answer, _ := say.Join(answers); answer.Wrong {
 		return answer
 	}
-	return v.well(answer, known)
+	return v.well(answers)
 }
 
 func newVolume(f facts.Facts, pv *corev1.PersistentVolume, owner *claim) volume {
@@ -194,17 +194,13 @@ func (v volume) readOnly() (say.Answer, bool) {
 }
 
 // well says what a volume is that nothing is wrong with, and what else is known of it.
-func (v volume) well(also say.Answer, known bool) say.Answer {
-	a := say.Answer{Reason: "Well", Message: v.describe()}
-	if known {
-		rest := also.Also
-		also.Also = nil
-		a.Also = append([]say.Answer{also}, rest...)
+func (v volume) well(also []say.Answer) say.Answer {
+	// One of these says it all.
+	if len(also) > 0 && slices.Contains([]string{"Available", "Retained", "Deleting", "GivenUp"}, also[0].Reason) {
+		a, _ := say.Join(also)
+		return a
 	}
-	if slices.Contains([]string{"Available", "Retained", "Deleting", "GivenUp"}, also.Reason) { // says it all
-		a.Reason, a.Message, a.Next, a.Also = also.Reason, also.Message, also.Next, a.Also[1:]
-	}
-	return a
+	return say.Answer{Reason: "Well", Message: v.describe(), Also: also}
 }
 
 func (v volume) describe() string {

@@ -19,16 +19,12 @@ import (
 // ClassOf is the class of a claim, nil where there is none, or none of that name.
 func (f Facts) ClassOf(claim *corev1.PersistentVolumeClaim) *storagev1.StorageClass {
 	name := claim.Spec.StorageClassName
-	i := slices.IndexFunc(f.Classes, func(c storagev1.StorageClass) bool {
+	return find(f.Classes, func(c storagev1.StorageClass) bool {
 		if name == nil {
 			return c.Annotations[DefaultClass] == "true"
 		}
 		return c.Name == *name
 	})
-	if i < 0 {
-		return nil
-	}
-	return &f.Classes[i]
 }
 
 // PoolOf is the pool, or the pools, that a class of the driver names, "" for others.

@@ -48,38 +48,40 @@ func (f Facts) Since(t time.Time) string {
 
 // Node gives what the controller says of a node, and whether it says anything.
 func (f Facts) Node(name string) (is nodeapi.NodeStatus, known bool) {
-	i := slices.IndexFunc(f.Reported.Nodes, func(n nodeapi.NodeStatus) bool { return n.Name == name })
-	if i < 0 {
-		return is, false
+	if found := find(f.Reported.Nodes, func(n nodeapi.NodeStatus) bool { return n.Name == name }); found != nil {
+		return *found, true
 	}
-	return f.Reported.Nodes[i], true
+	return is, false
+}
+
+// find gives the first one that is meant, nil where none is.
+func find[T any](all []T, meant func(T) bool) *T {
+	if i := slices.IndexFunc(all, meant); i >= 0 {
+		return &all[i]
+	}
+	return nil
 }
 
 // Pool gives one of a node, with the name "" where it has none of that name.
 func Pool(n nodeapi.NodeStatus, name string) nodeapi.PoolStatus {
-	i := slices.IndexFunc(n.Pools, func(p nodeapi.PoolStatus) bool { return p.Name == name })
-	if i < 0 {
-		return nodeapi.PoolStatus{}
+	if p := find(n.Pools, func(p nodeapi.PoolStatus) bool { return p.Name == name }); p != nil {
+		return *p
 	}
-	return n.Pools[i]
+	return nodeapi.PoolStatus{}
 }
 
 // Object gives a Node object, nil where there is none, or none could be read.
 func (f Facts) Object(name string) *corev1.Node {
-	i := slices.IndexFunc(f.Nodes, func(n corev1.Node) bool { return n.Name == name })
-	if i < 0 {
-		return nil
-	}
-	return &f.Nodes[i]
+	return find(f.Nodes, func(n corev1.Node) bool { return n.Name == name })
 }
 
 // LacksDriver reports whether the kubelet of a node surely does not know the driver.
 func (f Facts) LacksDriver(node string) bool {
-	i := slices.IndexFunc(f.CSINodes, func(n storagev1.CSINode) bool { return n.Name == node })
-	if i < 0 {
+	is := find(f.CSINodes, func(n storagev1.CSINode) bool { return n.Name == node })
+	if is == nil {
 		return len(f.CSINodes) > 0
 	}
-	return !slices.ContainsFunc(f.CSINodes[i].Spec.Drivers, func(d storagev1.CSINodeDriver) bool {
+	return !slices.ContainsFunc(is.Spec.Drivers, func(d storagev1.CSINodeDriver) bool {
 		return d.Name == f.Controller.Driver
 	})
 }

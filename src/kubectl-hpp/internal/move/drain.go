@@ -13,6 +13,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/persistentvolume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/facts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/pods"
 )
 
@@ -144,7 +145,5 @@ func (m *Mover) schedulable(ctx context.Context, name string, using []corev1.Pod
 	if slices.ContainsFunc(using, func(pod corev1.Pod) bool { return pods.Unfit(pod, node) != "" }) {
 		return false, nil
 	}
-	return !node.Spec.Unschedulable && slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	}), nil
+	return !node.Spec.Unschedulable && facts.Ready(node), nil
 }

@@ -15,6 +15,8 @@ import (
 	scheduling "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/facts"
 )
 
 // ErrNotYet is for a pod that a PodDisruptionBudget keeps for now.
@@ -28,10 +30,7 @@ func Using(ctx context.Context, api kubernetes.Interface, namespace, claim strin
 	}
 	return slices.DeleteFunc(all.Items, func(pod corev1.Pod) bool {
 		return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed ||
-			!slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
-				return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claim ||
-					v.Ephemeral != nil && pod.Name+"-"+v.Name == claim
-			})
+			!slices.Contains(facts.ClaimsOf(pod), claim)
 	}), nil
 }
 

@@ -18,10 +18,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/cluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/facts"
 )
-
-// connected is the state of a node that can be asked (nodeapi.NodeStatus).
-const connected = "connected"
 
 func (c Config) newRelease() *cobra.Command {
 	var apply bool
@@ -52,7 +50,7 @@ func (c Config) release(ctx context.Context, node string, apply bool) error {
 		return err
 	}
 	if slices.ContainsFunc(status.Nodes, func(n nodeapi.NodeStatus) bool {
-		return n.Name == node && n.State == connected
+		return n.Name == node && n.State == facts.Connected
 	}) {
 		return fmt.Errorf("%w: node %s is connected, so deleting a claim deletes its data there as usual", ErrRefused,
 			node)

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/diagnosis"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/remote"
 )
 
@@ -69,11 +70,7 @@ func group(name, short string, commands ...*cobra.Command) *cobra.Command {
 
 // usage is an error of the command line.
 func (c Config) usage(format string, values ...any) error {
-	err := fmt.Errorf(format, values...)
-	if c.Usage == nil {
-		return err
-	}
-	return fmt.Errorf("%w: %w", c.Usage, err)
+	return fmt.Errorf("%w: %w", c.Usage, fmt.Errorf(format, values...))
 }
 
 // names wants one argument of a command, or with least 0 one that may be missing.
@@ -95,14 +92,9 @@ func (c Config) ask(ctx context.Context, answer any, args ...string) error {
 	return controller.Ask(ctx, answer, args...)
 }
 
-// said is the answer of a command that only says what it has done.
-type said struct {
-	Message string `json:"message"`
-}
-
 // tell has the controller do something, and prints what it says.
 func (c Config) tell(ctx context.Context, args ...string) error {
-	var answer said
+	var answer struct{ Message string }
 	if err := c.ask(ctx, &answer, args...); err != nil {
 		return err
 	}
@@ -152,7 +144,7 @@ func (c Config) volume(all []nodeapi.VolumeStatus, name string) (v nodeapi.Volum
 		}
 	}
 	// A claim that was made again has had another volume, which may be an orphan now.
-	if bound := slices.DeleteFunc(slices.Clone(found), isOrphan); len(bound) == 1 {
+	if bound := slices.DeleteFunc(slices.Clone(found), diagnosis.Orphaned); len(bound) == 1 {
 		found = bound
 	}
 	switch len(found) {
@@ -164,8 +156,6 @@ func (c Config) volume(all []nodeapi.VolumeStatus, name string) (v nodeapi.Volum
 	}
 	return v, fmt.Errorf("%w: %s means several volumes:%s", ErrAmbiguous, name, listed(found))
 }
-
-func isOrphan(v nodeapi.VolumeStatus) bool { return strings.HasPrefix(v.State, "orphan") }
 
 // listed names volumes, one a line.
 func listed(all []nodeapi.VolumeStatus) string {
