@@ -58,7 +58,7 @@ func newInstallation() *installation {
 		}
 		switch i {
 		case 1:
-			pool.State, pool.Reason = nodeapi.StateAbsent, "MarkerMissing"
+			pool.Used, pool.State, pool.Reason = true, nodeapi.StateAbsent, "MarkerMissing"
 			pool.Message = "nothing is mounted at /mnt/nvme <script>alert(1)</script>"
 		case 2:
 			n.State, n.Seen = "not connected", testNow().Add(-6*time.Minute)

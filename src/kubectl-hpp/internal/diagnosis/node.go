@@ -81,7 +81,7 @@ func Reported(f facts.Facts, n nodeapi.NodeStatus) (all []Finding) {
 // poolRows show the pools of a node.
 func poolRows(n nodeapi.NodeStatus) (all [][2]string) {
 	for _, p := range n.Pools {
-		is := p.State
+		is := strings.TrimSuffix(p.State+": "+p.Message, ": ")
 		if p.Served() {
 			is = fmt.Sprintf("%s, %s free of %s, %s left for a new volume, %d volumes, held to their sizes by: %s",
 				p.State, bytesize.Format(p.Free), bytesize.Format(p.Size), bytesize.Format(max(0,

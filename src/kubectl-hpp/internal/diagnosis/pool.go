@@ -48,7 +48,7 @@ const (
 
 // pool are the findings of a pool of a connected node.
 func pool(f facts.Facts, n nodeapi.NodeStatus, p nodeapi.PoolStatus) []Finding {
-	if p.State == nodeapi.StateNotSelected {
+	if p.State == nodeapi.StateNotSelected || f.NeverHere(p) {
 		return nil
 	}
 	all := append(state(f, n, p), warnings(p)...)
@@ -108,6 +108,9 @@ func state(f facts.Facts, n nodeapi.NodeStatus, p nodeapi.PoolStatus) []Finding 
 // warnings are what a pool warns of.
 func warnings(p nodeapi.PoolStatus) (all []Finding) {
 	for _, w := range p.Warnings {
+		if w.Reason == nodeapi.WarningQuotaChanged { // as it was asked to
+			continue
+		}
 		x := Finding{
 			Severity: Noteworthy, Reason: w.Reason, What: w.Reason, More: w.Message, Message: w.Message,
 			Next: []string{"docs/reference/events.md has what to do about " + w.Reason + "."},

@@ -169,9 +169,17 @@ func nodeRows() []row {
 		{"a driver's pod that is not ready", func(f *doctor.Facts) {
 			f.CSINodes[0].Spec.Drivers, f.DriverPods[0].Status.Conditions = nil, nil
 		}, 1, 0},
+		{"a node has no such disk, and never had", func(f *doctor.Facts) {
+			f.Reported.Nodes[1].Pools[0].State = nodeapi.StateAbsent
+		}, 0, 0},
+		{"no node has such a disk", func(f *doctor.Facts) {
+			for i := range f.Reported.Nodes {
+				f.Reported.Nodes[i].Pools[0].State = nodeapi.StateAbsent
+			}
+		}, 3, 0},
 		{"a pool is absent", func(f *doctor.Facts) {
 			p := &f.Reported.Nodes[1].Pools[0]
-			p.State, p.Reason, p.Message = nodeapi.StateAbsent, "NotMounted", "nothing is mounted at /mnt/nvme"
+			p.Used, p.State, p.Reason, p.Message = true, nodeapi.StateAbsent, "NotMounted", "nothing is mounted at /mnt/nvme"
 		}, 1, 0},
 		{"a pool is selected nowhere", func(f *doctor.Facts) {
 			for i := range f.Reported.Nodes {

@@ -93,6 +93,13 @@ func Ready(n *corev1.Node) bool {
 	})
 }
 
+// NeverHere reports whether a pool's node just has no disk for it, and other nodes have one.
+func (f Facts) NeverHere(p nodeapi.PoolStatus) bool {
+	return !p.Served() && !p.Used && find(f.Reported.Nodes, func(n nodeapi.NodeStatus) bool {
+		return Pool(n, p.Name).Served()
+	}) != nil
+}
+
 // hangTime is how much older a pool's figures are than the newest of its node: a node sends them every minute.
 const hangTime = 3 * time.Minute
 

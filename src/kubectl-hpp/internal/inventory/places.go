@@ -88,7 +88,7 @@ type Node struct {
 func Nodes(f facts.Facts) []Node {
 	var all []Node
 	for _, n := range f.Reported.Nodes {
-		all = append(all, ofNode(n))
+		all = append(all, ofNode(f, n))
 	}
 	if !f.Answered() {
 		for _, n := range f.CSINodes {
@@ -103,7 +103,7 @@ func Nodes(f facts.Facts) []Node {
 	return all
 }
 
-func ofNode(n nodeapi.NodeStatus) Node {
+func ofNode(f facts.Facts, n nodeapi.NodeStatus) Node {
 	row := Node{Name: n.Name, State: n.State, Version: n.Version, Seen: n.Seen}
 	if n.State != facts.Connected {
 		return row
@@ -111,7 +111,7 @@ func ofNode(n nodeapi.NodeStatus) Node {
 	row.Message = n.Message
 	var present, pools, size, promised int64
 	for _, p := range n.Pools {
-		if p.Served() || p.Selected || p.Used {
+		if p.Served() || p.Used || p.Selected && !f.NeverHere(p) {
 			pools++
 		}
 		if p.Served() {

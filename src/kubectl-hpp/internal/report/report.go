@@ -89,14 +89,14 @@ func view(f Facts) page {
 	}
 	slices.SortStableFunc(p.Wrong, func(a, b doctor.Check) int { return cmp.Compare(a.Level, b.Level) }) // FAIL, warn
 	p.Fails, p.Warns = doctor.Count(p.Wrong, doctor.Fail), doctor.Count(p.Wrong, doctor.Warn)
-	p.addNodes(f.Reported.Nodes)
+	p.addNodes(f.Facts.Facts)
 	p.addVolumes(f.Listed)
 	return p
 }
 
-func (p *page) addNodes(nodes []nodeapi.NodeStatus) {
+func (p *page) addNodes(f facts.Facts) {
 	var promised, size int64
-	for _, n := range nodes {
+	for _, n := range f.Reported.Nodes {
 		p.Nodes++
 		row := poolRow{Node: n.Name, NodeState: n.State, Version: n.Version, First: true}
 		row.Good = n.State == facts.Connected
@@ -109,9 +109,9 @@ func (p *page) addNodes(nodes []nodeapi.NodeStatus) {
 		}
 		for i, pool := range n.Pools {
 			row.First = i == 0
-			p.Pools = append(p.Pools, row.of(pool))
+			p.Pools = append(p.Pools, row.of(f, pool))
 			p.Volumes += pool.Volumes
-			if pool.State != nodeapi.StateNotSelected {
+			if pool.State != nodeapi.StateNotSelected && !f.NeverHere(pool) {
 				p.Selected++
 			}
 			if pool.Served() {
@@ -123,9 +123,10 @@ func (p *page) addNodes(nodes []nodeapi.NodeStatus) {
 }
 
 // of is the row of a pool of the node.
-func (r poolRow) of(pool nodeapi.PoolStatus) poolRow {
+func (r poolRow) of(f facts.Facts, pool nodeapi.PoolStatus) poolRow {
 	r.Pool, r.State, r.Message, r.Served = pool.Name, pool.State, pool.Message, pool.Served()
-	r.Good = r.Good && (r.Served && pool.Reason == "" && !pool.ReadOnly || pool.State == nodeapi.StateNotSelected)
+	r.Good = r.Good && (r.Served && pool.Reason == "" && !pool.ReadOnly || f.NeverHere(pool) ||
+		pool.State == nodeapi.StateNotSelected)
 	if !r.Served {
 		return r
 	}
