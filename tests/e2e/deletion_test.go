@@ -1,11 +1,10 @@
 package e2e
 
 import (
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/e2e-framework/klient/k8s"
 )
 
 func TestDeletion(t *testing.T) {
@@ -58,20 +57,24 @@ func TestRetain(t *testing.T) {
 				return got == sum, got
 			})
 		}},
-		step{"DirectoryGoesWhenThePolicyIsChanged", func(s *scene) {
-			pv := &corev1.PersistentVolume{}
-			pv.Name = volume
-			patch := k8s.Patch{
-				PatchType: types.MergePatchType, Data: []byte(`{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}`),
+		step{"AClaimOfTheSameNameGetsIt", func(s *scene) {
+			s.typed("how-to/reuse-a-retained-volume.md", "/spec/claimRef/uid", "PV", volume)
+			s.create(s.claim("data", classRetain, "16Mi"))
+			if got := s.bound("data").Name; got != volume {
+				s.t.Errorf("the claim has volume %s, and not %s", got, volume)
 			}
-			s.must(s.api.Patch(s.ctx, pv, patch))
+			s.remove(s.claim("data", "", "0"))
+			s.volumeBecomes(volume, corev1.VolumeReleased)
+		}},
+		step{"ItGoesWhenThePolicyIsChanged", func(s *scene) {
+			s.typed("how-to/reuse-a-retained-volume.md", "persistentVolumeReclaimPolicy", "PV", volume)
 			s.gone(volume)
 			s.vanishes(node, volumePath(poolLocal, volume))
 		}},
 	)
 }
 
-// TestUndelete goes through docs/how-to/undelete.md.
+// TestUndelete types what docs/how-to/undelete.md says.
 func TestUndelete(t *testing.T) {
 	node := world.workers[1]
 	var volume, sum string
@@ -86,7 +89,12 @@ func TestUndelete(t *testing.T) {
 			s.vanishes(node, volumePath(poolLocal, volume))
 		}},
 		step{"ItComesBack", func(s *scene) {
-			s.hpp(0, "undelete", "data", "--class", classKept, "--node", node, "--apply")
+			const page = "how-to/undelete.md"
+			if out := s.typed(page, "get trash"); !strings.Contains(out, volume) {
+				s.t.Errorf("the trash is %s", out)
+			}
+			s.typed(page, "undelete CLAIM", "CLAIM", "data --class "+classKept+" --node "+node,
+				"NAMESPACE", s.namespace)
 			if got := s.bound("data").Name; got != volume {
 				s.t.Errorf("the claim has volume %s, and %s was deleted", got, volume)
 			}
@@ -94,7 +102,7 @@ func TestUndelete(t *testing.T) {
 		}},
 		step{"ItIsDeletedLikeAnyOther", func(s *scene) {
 			s.deletePod("reader")
-			s.kubectl("patch", "pv", volume, "--patch", `{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}`)
+			s.typed("how-to/undelete.md", "persistentVolumeReclaimPolicy", "ID", volume)
 			s.remove(s.claim("data", "", "0"))
 			s.gone(volume)
 			s.vanishes(node, volumePath(poolLocal, volume))

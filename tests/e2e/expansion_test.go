@@ -106,7 +106,7 @@ const quick = 10 * time.Second
 func (s *scene) growTo(claim, size string) {
 	s.t.Helper()
 	begin := time.Now()
-	s.ask(claim, size)
+	s.typed("how-to/grow-a-volume.md", "--watch", "data", claim, "20Gi", size, " --watch", "")
 	s.given(claim, size)
 	s.t.Logf("claim %s has %s after %s (expected: %s)", claim, size, seconds(begin), quick)
 	if got := s.bound(claim).Spec.Capacity[corev1.ResourceStorage]; got.Cmp(resource.MustParse(size)) != 0 {

@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -14,7 +15,11 @@ func TestTutorial(t *testing.T) {
 	parallel(t, "the tutorial's commands do what it says",
 		step{"AsPrinted", func(s *scene) {
 			node, volume := "", ""
-			for _, block := range s.blocks("tutorial/first-volume.md") {
+			blocks := s.blocks("tutorial/first-volume.md")
+			if len(blocks) < 5 {
+				s.t.Fatalf("there are %d blocks of commands", len(blocks))
+			}
+			for _, block := range blocks {
 				switch {
 				case strings.Contains(block, "make up"), strings.HasPrefix(block, "kubectl()"):
 					continue // this run has a cluster, and a kubectl of its own
@@ -40,20 +45,32 @@ func (s *scene) blocks(page string) (all []string) {
 	image := regexp.MustCompile(`image: \S+/selftest:\S+`)
 	ours := strings.NewReplacer("hostpath-local", classOf(poolLocal), "/var/lib/hostpath-provisioner",
 		pathOf(poolLocal))
-	for _, found := range regexp.MustCompile("(?ms)^```sh\n(.*?)^```$").FindAllStringSubmatch(string(text), -1) {
-		all = append(all, image.ReplaceAllString(ours.Replace(found[1]), "image: "+s.image("selftest")))
-	}
-	if len(all) < 5 {
-		s.t.Fatalf("%s has %d blocks of commands", page, len(all))
+	fenced := regexp.MustCompile("(?ms)^( *)```sh\n(.*?)^ *```$")
+	for _, found := range fenced.FindAllStringSubmatch(string(text), -1) {
+		block := strings.TrimPrefix(strings.ReplaceAll("\n"+found[2], "\n"+found[1], "\n"), "\n")
+		all = append(all, image.ReplaceAllString(ours.Replace(block), "image: "+s.image("selftest")))
 	}
 	return all
+}
+
+// typed types the block of commands of a page that has a text in it, with these names in place of the page's.
+func (s *scene) typed(page, text string, names ...string) string {
+	s.t.Helper()
+	blocks := s.blocks(page)
+	i := slices.IndexFunc(blocks, func(block string) bool { return strings.Contains(block, text) })
+	if i < 0 {
+		s.t.Fatalf("%s has no command with %q", page, text)
+	}
+	return s.bash(strings.NewReplacer(names...).Replace(blocks[i]))
 }
 
 // bash runs commands as a user would who is in the feature's namespace, and returns what they print.
 func (s *scene) bash(commands string) string {
 	s.t.Helper()
-	kubectl := "kubectl() { docker exec -i " + s.cluster.Name() + "-control-plane kubectl " +
-		"--kubeconfig /etc/kubernetes/admin.conf --namespace " + s.namespace + ` "$@"; }`
+	kubectl := `kubectl() { case $1 in hpp) shift; ` + s.pluginFile + " --kubeconfig " + s.cluster.Kubeconfig() +
+		" --namespace " + s.namespace + " --driver-namespace " + namespace + ` "$@";; *) docker exec -i ` +
+		s.cluster.Name() + "-control-plane kubectl --kubeconfig /etc/kubernetes/admin.conf --namespace " +
+		s.namespace + ` "$@";; esac; }`
 	command := exec.CommandContext(s.ctx, "bash", "-euo", "pipefail", "-c", kubectl+"\n"+commands)
 	out, err := command.CombinedOutput()
 	s.t.Logf("$ %s%s", commands, out)

@@ -179,7 +179,8 @@ func nodeRows() []row {
 		}, 3, 0},
 		{"a pool is absent", func(f *doctor.Facts) {
 			p := &f.Reported.Nodes[1].Pools[0]
-			p.Used, p.State, p.Reason, p.Message = true, nodeapi.StateAbsent, "NotMounted", "nothing is mounted at /mnt/nvme"
+			p.Used, p.State, p.Reason = true, nodeapi.StateAbsent, "NotMounted"
+			p.Message = "nothing is mounted at /mnt/nvme"
 		}, 1, 0},
 		{"a pool is selected nowhere", func(f *doctor.Facts) {
 			for i := range f.Reported.Nodes {
