@@ -209,6 +209,17 @@ func TestImpossibleCombinationsAreRefused(t *testing.T) {
 				`storageClasses[0] "a": the driver refuses the parameter "directorymode"; it knows ` +
 					`storagePool, directoryMode`,
 			}},
+			"parameters that the driver refuses": {json: both(one, `{"name":"a","parameters":{"directoryMode":"0999",`+
+				`"onDelete":"keep","restoreTo":"there","uid":"root"}}`), want: []string{
+				`"a": parameter directoryMode is "0999"; it takes octal permissions such as 0750.`,
+				`"a": parameter onDelete is "keep"; it takes trash, purge or retain.`,
+				`"a": parameter restoreTo is "there"; it takes pod or source.`,
+				`"a": parameter uid is "root"; it takes a whole number.`,
+			}},
+			"a workload with nothing in it": {json: set("driver", "null"), want: []string{"missing property 'driver'"}},
+			"a registry with a scheme": {
+				json: set("global.imageRegistry", `"https://registry.example.com"`), want: []string{"imageRegistry"},
+			},
 			"another key of nodes": {json: both(one, `{"name":"a","allowedTopologies":[{"matchLabelExpressions":`+
 				`[{"key":"kubernetes.io/hostname","values":["n"]}]}]}`), want: []string{
 				`storageClasses[0] "a": allowedTopologies names "kubernetes.io/hostname", and the driver knows nodes ` +

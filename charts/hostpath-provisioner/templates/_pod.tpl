@@ -38,6 +38,16 @@ tolerations:
 {{- end }}
 {{- end -}}
 
+{{/* Pull secrets, which other charts under one parent may want as names alone. */}}
+{{- define "hostpath-provisioner.pod.pullSecrets" -}}
+{{- with .Values.global.imagePullSecrets }}
+imagePullSecrets:
+{{- range . }}
+  - name: {{ if kindIs "string" . }}{{ . }}{{ else }}{{ .name }}{{ end }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
 {{/* Takes (list $ workload's values). */}}
 {{- define "hostpath-provisioner.pod.tolerations" -}}
 {{- $own := (index . 1).tolerations -}}
@@ -77,7 +87,7 @@ process. A user's own wins. Takes the container's values. */}}
 {{- define "hostpath-provisioner.pod.memoryEnv" -}}
 {{- $own := false -}}
 {{- range .extraEnv }}{{ if eq .name "GOMEMLIMIT" }}{{ $own = true }}{{ end }}{{ end -}}
-{{- $limit := dig "limits" "memory" "" .resources | toString -}}
+{{- $limit := dig "limits" "memory" "" (default dict .resources) | toString -}}
 {{- if and (not $own) (regexMatch "^[0-9]+[KMG]i$" $limit) -}}
 {{- $unit := index (dict "Ki" 1024 "Mi" 1048576 "Gi" 1073741824) (regexFind "[KMG]i" $limit) -}}
 - name: GOMEMLIMIT

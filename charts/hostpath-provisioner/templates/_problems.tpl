@@ -52,6 +52,9 @@
 {{- $pools := list -}}
 {{- range .Values.storagePools }}{{ $pools = append $pools .name }}{{ end -}}
 {{- $known := list "storagePool" "directoryMode" "uid" "gid" "inodeLimit" "onDelete" "restoreTo" "overlayCSI" -}}
+{{- $number := list "^[0-9]+$" "a whole number" -}}
+{{- $wants := dict "uid" $number "gid" $number "inodeLimit" $number "directoryMode" (list "^0*[0-3]?[0-7]{1,3}$" "octal permissions such as 0750")
+  "onDelete" (list "^(trash|purge|retain)$" "trash, purge or retain") "restoreTo" (list "^(pod|source)$" "pod or source") -}}
 {{- $names := list -}}
 {{- $defaults := list -}}
 {{- range $i, $class := .Values.storageClasses -}}
@@ -76,6 +79,11 @@
 {{- $problems = append $problems (printf "%s: there is no pool %q in storagePools (%s); set storageClasses together with storagePools." $what $pool (join ", " $pools | default "it is empty")) -}}
 {{- else if and (not $pool) (ne (len $pools) 1) (not (has "legacy" $pools)) -}}
 {{- $problems = append $problems (printf "%s: storagePool is needed because there are %d pools." $what (len $pools)) -}}
+{{- end -}}
+{{- range $key, $want := $wants -}}
+{{- if and (hasKey $parameters $key) (not (regexMatch (index $want 0) (toString (index $parameters $key)))) -}}
+{{- $problems = append $problems (printf "%s: parameter %s is %q; it takes %s." $what $key (toString (index $parameters $key)) (index $want 1)) -}}
+{{- end -}}
 {{- end -}}
 {{- range $key := keys $parameters | sortAlpha -}}
 {{- if not (or (has $key $known) (hasPrefix "csi.storage.k8s.io/" $key)) -}}

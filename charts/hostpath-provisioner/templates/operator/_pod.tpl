@@ -6,9 +6,8 @@ serviceAccountName: {{ include "hostpath-provisioner.operator.serviceAccountName
 automountServiceAccountToken: true
 enableServiceLinks: false
 {{ include "hostpath-provisioner.pod.scheduling" (dict "root" . "values" $operator "priority" "system-cluster-critical") }}
-{{- with .Values.global.imagePullSecrets }}
-imagePullSecrets:
-  {{- toYaml . | nindent 2 }}
+{{- with include "hostpath-provisioner.pod.pullSecrets" . }}
+{{ . | trim }}
 {{- end }}
 securityContext:
   # The image names its user; OpenShift chooses another, whatever this chart was rendered for.
