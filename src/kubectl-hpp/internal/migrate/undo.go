@@ -176,8 +176,8 @@ func (m *Migration) Finish(ctx context.Context, replace bool) error {
 // class replaces an old class by one of ours with its name, which claims and charts name.
 func (m *Migration) class(ctx context.Context, old storagev1.StorageClass, replace bool) error {
 	if by := manager(old.ObjectMeta); by != "" {
-		return fmt.Errorf("StorageClass %s is %s, which would bring it back: switch it off there first (k3s: "+
-			"--disable=local-storage), then run --finish --replace-class again", old.Name, by)
+		return fmt.Errorf("StorageClass %s is %s, which would bring it back: remove it there (k3s: "+
+			"--disable=local-storage), and name one like it in the chart's storageClasses", old.Name, by)
 	}
 	if !replace {
 		_, err := fmt.Fprintf(m.Out, "new claims of class %s still get volumes of %s: kubectl hpp migrate --from %s "+
