@@ -23,8 +23,8 @@ func (c Config) newForget() *cobra.Command {
 			"path. Volumes that were on the old disk are gone for this node. A pool that is there cannot be forgotten.",
 		Example: "  kubectl hpp pool forget nvme0 --node worker-2",
 		RunE: func(command *cobra.Command, args []string) error {
-			question := fmt.Sprintf("Node %s will not serve the volumes on the old disk of pool %s any more, and takes "+
-				"what is at its path now.", node, args[0])
+			question := fmt.Sprintf("Node %s will not serve the volumes on the old disk of pool %s any more, and "+
+				"takes what is at its path now.", node, args[0])
 			if err := c.confirm(yes, question); err != nil {
 				return err
 			}
