@@ -77,13 +77,11 @@ func TestTakeoverFromKubevirtsOperator(t *testing.T) {
 			s.remove(s.claim("doomed", "", "0"))
 			s.gone(id)
 			s.vanishes(k.node, volume)
-			look, kept := "find "+pathOf(kubevirtPool)+"/csi/.hpp/trash -path '*"+id+"*' -name mounted", ""
-			s.eventually("the volume is in the trash, and what is mounted keeps it there", func() (bool, string) {
-				out, err := s.cluster.NodeExec(s.ctx, k.node, "sh", "-c", look) // fails while its purge renames it
-				kept = out
-				return err == nil && len(strings.Fields(out)) == 1, fmt.Sprint(out, err)
+			unmount := `umount "$(find ` + pathOf(kubevirtPool) + "/csi/.hpp/trash -path '*" + id + `*' -name mounted)"`
+			s.eventually("the trash keeps what is mounted in the volume", func() (bool, string) {
+				_, err := s.cluster.NodeExec(s.ctx, k.node, "sh", "-ec", unmount) // its purge renames it meanwhile
+				return err == nil, fmt.Sprint(err)
 			})
-			s.onNode(k.node, "umount "+kept)
 		}},
 		step{"WhatNobodyUsesIsGone", func(s *scene) { k.nothingIsLeft(s) }},
 		step{"OldAndNewVolumesWork", func(s *scene) { k.serves(s) }},
