@@ -117,6 +117,10 @@ func foreignCA(t *testing.T, w *world) {
 			return nil
 		}
 		spoil()
+		if strings.Contains(p.Log(), "connected to the controller") { // which had repaired it before
+			p.Stop(t)
+			p = w.node(t, "node-5", w.token(t, "node-5"))
+		}
 		return errors.New("the driver does not say so")
 	})
 	p.says(t, "certificate signed by unknown authority; see the ConfigMap with its authorities (--controller-ca)")
