@@ -59,7 +59,7 @@ func TestYAMLInDocs(t *testing.T) {
 			objects++
 		}
 	})
-	if objects < 10 || values < 8 {
+	if objects < 10 || values < 12 {
 		t.Errorf("%d objects and %d sets of values in the docs: the test does not find them", objects, values)
 	}
 }

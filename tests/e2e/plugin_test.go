@@ -27,14 +27,20 @@ func (s *suite) buildPlugin(ctx context.Context) error {
 // printed.
 func (s *scene) hpp(code int, args ...string) string {
 	s.t.Helper()
-	command := exec.CommandContext(s.ctx, s.pluginFile, append(args, "--kubeconfig", s.cluster.Kubeconfig(),
-		"--namespace", s.namespace, "--driver-namespace", namespace)...)
+	command := exec.CommandContext(s.ctx, s.pluginFile, append(s.pluginFlags(), args...)...)
 	var out, problems bytes.Buffer
 	command.Stdout, command.Stderr = &out, &problems
 	if err := command.Run(); command.ProcessState.ExitCode() != code {
 		s.t.Fatalf("kubectl hpp %s: %v, want exit code %d\n%s%s", strings.Join(args, " "), err, code, &out, &problems)
 	}
 	return out.String()
+}
+
+// pluginFlags are those that a user's kubeconfig and the chart's defaults would save.
+func (s *scene) pluginFlags() []string {
+	return []string{
+		"--kubeconfig", s.cluster.Kubeconfig(), "--namespace", s.namespace, "--driver-namespace", namespace,
+	}
 }
 
 // TestPlugin: what the plugin says of a real cluster. Undelete, move, drain and migrate are in their own features.

@@ -67,10 +67,9 @@ func (s *scene) typed(page, text string, names ...string) string {
 // bash runs commands as a user would who is in the feature's namespace, and returns what they print.
 func (s *scene) bash(commands string) string {
 	s.t.Helper()
-	kubectl := `kubectl() { case $1 in hpp) shift; ` + s.pluginFile + " --kubeconfig " + s.cluster.Kubeconfig() +
-		" --namespace " + s.namespace + " --driver-namespace " + namespace + ` "$@";; *) docker exec -i ` +
-		s.cluster.Name() + "-control-plane kubectl --kubeconfig /etc/kubernetes/admin.conf --namespace " +
-		s.namespace + ` "$@";; esac; }`
+	kubectl := `kubectl() { case $1 in hpp) shift; ` + s.pluginFile + " " + strings.Join(s.pluginFlags(), " ") +
+		` "$@";; *) docker exec -i ` + s.cluster.Name() + "-control-plane kubectl --kubeconfig " +
+		"/etc/kubernetes/admin.conf --namespace " + s.namespace + ` "$@";; esac; }`
 	command := exec.CommandContext(s.ctx, "bash", "-euo", "pipefail", "-c", kubectl+"\n"+commands)
 	out, err := command.CombinedOutput()
 	s.t.Logf("$ %s%s", commands, out)
