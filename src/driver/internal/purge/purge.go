@@ -215,11 +215,11 @@ func (w *Worker) begin(j job) (r store.Record, wait time.Duration, err error) {
 	defer w.Deciding.Unlock()
 	r, err = store.ReadTrashed(j.disk, j.entry.Name)
 	if errors.Is(err, fs.ErrNotExist) {
-		purging := path.Join(disk.TrashDir, j.entry.Name, store.PurgingName)
-		if _, err = j.disk.Stat(purging); errors.Is(err, fs.ErrNotExist) {
+		e, err := store.LookAtTrash(j.disk, j.entry.Name)
+		if err == nil && (e.Empty || e.Unfinished) {
 			return r, time.Second, nil // a delete under way, or an interrupted one that only recovery may judge
 		}
-		return r, 0, err // an older driver has removed the record
+		return r, 0, err // what recovery has buried, or an older driver has removed the record
 	}
 	if err == nil {
 		wait = w.wait(j, r)
@@ -252,7 +252,7 @@ func (w *Worker) wait(j job, r store.Record) time.Duration {
 // remove removes data first, then the limit, and the record last: a removal cut short is taken up again.
 func (w *Worker) remove(ctx context.Context, j job, r store.Record) (gone bool, err error) {
 	entry := path.Join(disk.TrashDir, j.entry.Name)
-	for _, name := range []string{store.PurgingName, store.DataName} {
+	for _, name := range []string{store.DataName, store.PurgingName} { // without a record, the latter says: go on
 		if err := j.disk.RemoveTree(ctx, path.Join(entry, name), j.step); err != nil {
 			return false, err
 		}

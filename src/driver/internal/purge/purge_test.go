@@ -1,6 +1,7 @@
 package purge
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -418,6 +419,38 @@ func TestPurgingWithoutARecord(t *testing.T) {
 	m.trashed("pvc-2", m.wall, nil) // a delete under way
 	m.purge(t)
 	m.wants(t, "the purge of one had begun", "pvc-2")
+}
+
+// stopping ends a removal after so many steps. A real disk takes one to find that nothing is there.
+type stopping struct {
+	disk.FS
+	left int
+}
+
+func (s *stopping) RemoveTree(ctx context.Context, name string, step func(context.Context) error) error {
+	counted := func(ctx context.Context) error {
+		if s.left--; s.left < 0 {
+			return errSliceOver
+		}
+		return step(ctx)
+	}
+	if err := counted(ctx); err != nil {
+		return err
+	}
+	return s.FS.RemoveTree(ctx, name, counted)
+}
+
+// TestASliceEndsWithoutARecord: wherever a slice ends, the next one goes on with what was begun and has no record.
+func TestASliceEndsWithoutARecord(t *testing.T) {
+	for steps, more := 0, true; more; steps++ {
+		m := newMachine(t)
+		must(t, store.BeginPurge(m, m.trashed("pvc-1", m.wall, nil)))
+		s, err := m.Purge(t.Context(), &stopping{FS: m, left: steps}, m.limits, false)
+		must(t, err)
+		more = s.More
+		m.purge(t)
+		m.wants(t, fmt.Sprintf("a slice ended after %d steps", steps))
+	}
 }
 
 // TestOnceBegun a purge stays so over a crash, and both names go where a crash has cut the beginning in half.

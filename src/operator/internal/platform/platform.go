@@ -75,6 +75,7 @@ type Platform struct {
 	facts Facts
 	// follows says that APIServers are watched.
 	follows bool
+	looking sync.Mutex // the older of two looks at the TLS policy must not win
 }
 
 // New looks at the cluster for the first time.
@@ -90,11 +91,9 @@ func New(ctx context.Context, o Options) (*Platform, error) {
 		return p, nil
 	}
 	// Without it the first rendering would have another policy than the second, and restart the driver for it.
-	server := &configv1.APIServer{}
-	if err := o.Reader.Get(ctx, client.ObjectKey{Name: apiServerName}, server); client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("read the cluster's TLS profile (APIServer %s): %w", apiServerName, err)
+	if err := p.readTLSProfile(ctx, o.Reader); err != nil {
+		return nil, err
 	}
-	p.setTLSProfile(server.Spec.TLSSecurityProfile)
 	return p, nil
 }
 

@@ -4,15 +4,19 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/discovery"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -157,17 +161,63 @@ func TestProfileAtTheStart(t *testing.T) {
 	}
 }
 
-// Only the APIServer that counts changes the policy, and its deletion ends it.
+// watched is a cache that knows what one has, and tells its handler of it.
+type watched struct {
+	cache.Cache
+	cache.Informer
+	objects client.Reader
+	handler toolscache.ResourceEventHandler
+}
+
+func (w *watched) Get(
+	ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption,
+) error {
+	return w.objects.Get(ctx, key, into, options...)
+}
+
+func (w *watched) GetInformer(context.Context, client.Object, ...cache.InformerGetOption) (cache.Informer, error) {
+	return w, nil
+}
+
+func (w *watched) AddEventHandler(
+	handler toolscache.ResourceEventHandler,
+) (toolscache.ResourceEventHandlerRegistration, error) {
+	w.handler = handler
+	return nil, nil
+}
+
+// none is a reader that has nothing.
+type none struct{ client.Reader }
+
+func (none) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+	return apierrors.NewNotFound(schema.GroupResource{}, "cluster")
+}
+
+// The policy is what the cache has: also of an APIServer that was deleted before it was watched.
 func TestProfileChanges(t *testing.T) {
 	t.Parallel()
-	policy, told := &profiles{}, 0
-	p := &Platform{Options: Options{Policy: policy, Changed: func() { told++ }, Log: slog.New(slog.DiscardHandler)}}
-	old := &configv1.APIServer{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}}
-	old.Spec.TLSSecurityProfile = &configv1.TLSSecurityProfile{Type: configv1.TLSProfileOldType}
-	p.setProfile(&configv1.APIServer{ObjectMeta: metav1.ObjectMeta{Name: "other"}}, false)
-	p.setProfile(old, false)
-	p.setProfile(old, true)
-	if told != 2 || len(policy.given) != 2 || policy.given[0] == nil || policy.given[1] != nil {
+	modern := &configv1.TLSSecurityProfile{Type: configv1.TLSProfileModernType}
+	old := &configv1.TLSSecurityProfile{Type: configv1.TLSProfileOldType}
+	policy, told, known := &profiles{}, 0, &watched{objects: none{}}
+	p, err := New(t.Context(), Options{
+		Discovery: &server{lists: []*metav1.APIResourceList{list("config.openshift.io/v1", "apiservers APIServer")}},
+		Reader:    one{profile: modern}, Cache: known, Policy: policy,
+		Changed: func() { told++ }, Log: slog.New(slog.DiscardHandler),
+	})
+	if err == nil {
+		err = p.followTLSProfile(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	known.objects = one{profile: old}
+	known.handler.OnAdd(&configv1.APIServer{}, false)
+	known.objects = one{profile: modern}
+	known.handler.OnUpdate(&configv1.APIServer{}, &configv1.APIServer{})
+	known.objects = none{}
+	known.handler.OnDelete(toolscache.DeletedFinalStateUnknown{})
+	want := []*configv1.TLSSecurityProfile{modern, nil, old, modern, nil}
+	if told != 4 || !slices.Equal(policy.given, want) {
 		t.Errorf("given %v, told %d times", policy.given, told)
 	}
 }

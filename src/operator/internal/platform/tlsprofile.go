@@ -8,6 +8,7 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 )
@@ -32,29 +33,37 @@ func (p *Platform) followTLSProfile(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("watch OpenShift's APIServer: %w", err)
 	}
+	look := func() { p.lookAtTLSProfile(ctx) }
 	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(added any) { p.setProfile(added, false) },
-		UpdateFunc: func(_, changed any) { p.setProfile(changed, false) },
-		DeleteFunc: func(deleted any) { p.setProfile(deleted, true) },
+		AddFunc:    func(any) { look() },
+		UpdateFunc: func(any, any) { look() },
+		DeleteFunc: func(any) { look() },
 	})
-	p.follows = err == nil
+	if p.follows = err == nil; p.follows {
+		look() // one that was deleted since New has read it is no event
+	}
 	return err
 }
 
-func (p *Platform) setProfile(object any, deleted bool) {
-	if tombstone, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
-		object = tombstone.Obj
-	}
-	server, ok := object.(*configv1.APIServer)
-	if !ok || server.Name != apiServerName {
+// lookAtTLSProfile takes the policy that the cache has now.
+func (p *Platform) lookAtTLSProfile(ctx context.Context) {
+	p.looking.Lock()
+	defer p.looking.Unlock()
+	if err := p.readTLSProfile(ctx, p.Cache); err != nil {
+		p.Log.WarnContext(ctx, "the TLS policy stays as it was", logging.KeyError, err.Error())
 		return
 	}
-	if deleted {
-		p.setTLSProfile(nil)
-	} else {
-		p.setTLSProfile(server.Spec.TLSSecurityProfile)
-	}
 	p.Changed()
+}
+
+// readTLSProfile takes the policy of the cluster's APIServer; without one, none.
+func (p *Platform) readTLSProfile(ctx context.Context, from client.Reader) error {
+	server := &configv1.APIServer{}
+	if err := from.Get(ctx, client.ObjectKey{Name: apiServerName}, server); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read the cluster's TLS profile (APIServer %s): %w", apiServerName, err)
+	}
+	p.setTLSProfile(server.Spec.TLSSecurityProfile)
+	return nil
 }
 
 // setTLSProfile sets the policy, and logs what of it is new and cannot be followed as it is written.
