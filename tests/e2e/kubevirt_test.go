@@ -59,6 +59,7 @@ func (k *kubevirtsCluster) begin(s *scene) {
 	s.whenDone(s.leaveOperator)
 	s.must(s.bare(s.ctx))
 	s.kubectl("delete", "customresourcedefinition", definition, "--ignore-not-found", "--timeout", "1m")
+	s.apply("{apiVersion: v1, kind: Namespace, metadata: {name: " + namespace + "}}")
 	s.apply(s.kubevirts(kubevirtsObjects+"/definition.yaml", k.node))
 	resource := s.kubevirts("testdata/kubevirt-resource.yaml", k.node)
 	s.eventually("the definition is served", func() (bool, string) {

@@ -89,7 +89,7 @@ type Node struct {
 	NodeConfig
 	host, port string
 	pushes     *prometheus.CounterVec
-	troubles   troubles
+	troubles   logging.Troubles
 
 	mu        sync.Mutex
 	addresses []string
@@ -114,7 +114,6 @@ func NewNode(c NodeConfig) (*Node, error) {
 			Help: "What this node told controllers of its pools: because something changed, or to refresh what they " +
 				"know.",
 		}, []string{"cause"}),
-		troubles: troubles{every: time.Minute, last: map[string]time.Time{}},
 	}
 	if err := c.Metrics.Register(n.pushes); err != nil {
 		return nil, fmt.Errorf("register the metrics of the tunnel: %w", err)
@@ -132,7 +131,7 @@ func (n *Node) Run(ctx context.Context) {
 		found, err := n.LookUp(ctx, n.host)
 		if err != nil { // those that are known may be right
 			pause = n.ResolveSoon
-			if ctx.Err() == nil && n.troubles.isFresh(n.host, err) {
+			if ctx.Err() == nil && n.troubles.Fresh(n.host, err) {
 				n.Log.WarnContext(ctx, "cannot find the controller's Service", logging.KeyAddress, n.host,
 					logging.KeyError, err)
 			}
@@ -188,7 +187,7 @@ func (n *Node) keepConnected(ctx context.Context, address string) {
 	for ctx.Err() == nil && slices.Contains(n.knownAddresses(), address) {
 		start := time.Now()
 		err := n.serveController(ctx, address)
-		if err != nil && ctx.Err() == nil && n.troubles.isFresh(address, err) {
+		if err != nil && ctx.Err() == nil && n.troubles.Fresh(address, err) {
 			n.Log.WarnContext(ctx, "no connection to the controller", logging.KeyAddress, address,
 				logging.KeyError, err)
 		}

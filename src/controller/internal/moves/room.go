@@ -71,6 +71,8 @@ type Room struct {
 	known   map[string]entry
 	copying map[string]bool
 	noted   map[string]time.Time // when the progress of a copy was last written
+
+	troubles logging.Troubles
 }
 
 const (
@@ -116,7 +118,7 @@ func (r *Room) Moving(id string) string {
 func (r *Room) Look(ctx context.Context, leads bool) {
 	all, err := r.load(ctx)
 	if err != nil {
-		r.Log.WarnContext(ctx, "cannot read the journal of moves", logging.KeyError, err)
+		r.warn(ctx, "cannot read the journal of moves", "", err)
 		return
 	}
 	r.mu.Lock()
@@ -132,6 +134,13 @@ func (r *Room) Look(ctx context.Context, leads bool) {
 	working.Wait()
 }
 
+// warn logs a trouble of a move, or with "" of all, which the next look finds again.
+func (r *Room) warn(ctx context.Context, says, id string, err error) {
+	if r.troubles.Fresh(says+id, err) {
+		r.Log.WarnContext(ctx, says, logging.KeyID, id, logging.KeyError, err)
+	}
+}
+
 func (r *Room) load(ctx context.Context) (map[string]entry, error) {
 	texts, _, err := r.Journal.Load(ctx)
 	if err != nil {
@@ -141,7 +150,7 @@ func (r *Room) load(ctx context.Context) (map[string]entry, error) {
 	for id, text := range texts {
 		e, err := decode(id, text)
 		if err != nil {
-			r.Log.WarnContext(ctx, "a move is left alone", logging.KeyID, id, logging.KeyError, err)
+			r.warn(ctx, "a move is left alone", id, err)
 			continue
 		}
 		all[id] = e

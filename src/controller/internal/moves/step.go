@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/abridge"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi/wire"
 )
 
@@ -31,7 +30,7 @@ func (r *Room) work(ctx context.Context, id string) {
 		again, err := r.step(brief, id)
 		cancel()
 		if err != nil && !errors.Is(err, errChanged) && ctx.Err() == nil {
-			r.Log.WarnContext(ctx, "a move does not go on", logging.KeyID, id, logging.KeyError, err)
+			r.warn(ctx, "a move does not go on", id, err)
 			r.say(ctx, id, status.Convert(err).Message())
 		}
 		if !again || err != nil {
@@ -221,7 +220,7 @@ func (r *Room) say(ctx context.Context, id, says string) {
 		return
 	}
 	if err := r.update(ctx, id, e.Phase, func(e *entry) bool { e.Message = says; return true }); err != nil {
-		r.Log.WarnContext(ctx, "cannot note what a move waits for", logging.KeyID, id, logging.KeyError, err)
+		r.warn(ctx, "cannot note what a move waits for", id, err)
 	}
 }
 
