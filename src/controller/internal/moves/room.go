@@ -137,7 +137,8 @@ func (r *Room) Look(ctx context.Context, leads bool) {
 // warn logs a trouble of a move, or with "" of all, which the next look finds again.
 func (r *Room) warn(ctx context.Context, says, id string, err error) {
 	if r.troubles.Fresh(says+id, err) {
-		r.Log.WarnContext(ctx, says, logging.KeyID, id, logging.KeyError, err)
+		r.Log.WarnContext(ctx, says, //nolint:sloglint // a constant of each caller
+			logging.KeyID, id, logging.KeyError, err)
 	}
 }
 
