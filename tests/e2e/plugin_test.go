@@ -121,7 +121,7 @@ func TestPlugin(t *testing.T) {
 				args []string
 				want string
 			}{
-				{[]string{"status"}, poolLocal},
+				{[]string{"status"}, imageTag + ", in namespace " + namespace},
 				{[]string{"explain", "pv", s.bound("data").Name}, "Bound and well"},
 				{[]string{"report", "--file", report}, report},
 			} {
