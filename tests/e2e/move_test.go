@@ -9,16 +9,19 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// TestMove: a StatefulSet's volume goes to another worker while each of the three processes is killed once, and the
-// claim is the same.
+// TestMove: a StatefulSet's volume goes to another worker while the plugin, the controller and both drivers are killed,
+// and the claim is the same.
 func TestMove(t *testing.T) {
 	const bytes = "201326592" // takes some seconds to copy
 	var from, to, sum, volume string
 	var claim *corev1.PersistentVolumeClaim
-	alone(t, "a volume moves to another node while the controller and both drivers are killed",
+	var again *plugin
+	alone(t, "a volume moves to another node while the plugin, the controller and both drivers are killed",
 		step{"AStatefulSetHasData", func(s *scene) {
 			from, to = s.workers[0], s.workers[1]
 			s.create(s.claim("data", classOf(poolLocal), "256Mi"))
@@ -29,21 +32,32 @@ func TestMove(t *testing.T) {
 			s.create(s.statefulSet("db", s.pod("db", claimed("data"), appendLines()...)))
 			s.running("db-0")
 		}},
-		step{"ItIsPlanned", func(s *scene) {
+		step{"ItIsPlannedAndGivenUp", func(s *scene) {
 			m := s.move("start", volume, "--to", to, "--dry-run")
 			if m.From != from || !m.Published || len(m.Problems) > 0 {
 				s.t.Errorf("planned: %+v", m)
 			}
-		}},
-		step{"TheSourcesDriverIsKilledOnceItIsMarked", func(s *scene) {
 			s.move("start", volume, "--to", to)
+			s.typed("how-to/move-a-volume.md", "--abort", "CLAIM", "data", "NAMESPACE", s.namespace)
+			s.moveIs(volume, "")
+			s.said("PersistentVolumeClaim", "data", "VolumeStays", "stays on node "+from)
+		}},
+		step{"PluginAndSourcesDriverAreKilledOnceItIsMarked", func(s *scene) {
+			budget := s.disruptionBudget("db")
+			s.create(budget)
+			moving := s.startHpp("move", "data", "--to", to, "--apply")
+			s.eventually("the plugin cannot evict the pod", func() (bool, string) {
+				return strings.Contains(moving.output(), "disruption budget"), moving.output()
+			})
 			s.moveIs(volume, "leave")
+			s.must(moving.Process.Kill())
 			s.killDriver(from)
 			s.driverPod(from)
-			s.kubectl("delete", "pod", "db-0", "--namespace", s.namespace, "--wait=false")
+			s.remove(budget)
+			again = s.startHpp("move", "data", "--to", to, "--apply")
 		}},
 		step{"ControllerAndTargetsDriverAreKilledWhileItIsCopied", func(s *scene) {
-			s.moveIs(volume, "copy", "swap", "discard", "restore", "")
+			s.moveIs(volume, "copy", "swap", "discard", "restore", "") // the plugin evicts the pod
 			controller := s.readyControllers(1)[0]
 			s.onNode(controller.Spec.NodeName, "pkill -KILL -f -- '[-]-tunnel-address='")
 			s.killDriver(to)
@@ -52,7 +66,9 @@ func TestMove(t *testing.T) {
 			s.allConnected()
 		}},
 		step{"TheClaimIsBoundOnTheOtherNode", func(s *scene) {
-			s.moveIs(volume, "")
+			if err := again.Wait(); err != nil {
+				s.t.Errorf("%v: %s", err, again.output())
+			}
 			s.eventually("the claim is the same, and Bound", func() (bool, string) {
 				now := s.claimNow("data")
 				return now.UID == claim.UID && now.Status.Phase == corev1.ClaimBound, string(now.Status.Phase)
@@ -64,10 +80,6 @@ func TestMove(t *testing.T) {
 			s.said("PersistentVolumeClaim", "data", "VolumeMoved", "is on node "+to)
 		}},
 		step{"ThePodRunsThereWithItsData", func(s *scene) {
-			var stuck corev1.Pod
-			if s.api.Get(s.ctx, "db-0", s.namespace, &stuck) == nil && stuck.Spec.NodeName == from {
-				s.kubectl("delete", "pod", "db-0", "--namespace", s.namespace)
-			}
 			if pod := s.running("db-0"); pod.Spec.NodeName != to {
 				s.t.Errorf("it runs on %s", pod.Spec.NodeName)
 			}
@@ -103,6 +115,17 @@ func (s *scene) statefulSet(name string, pod *corev1.Pod) *appsv1.StatefulSet {
 		Spec: appsv1.StatefulSetSpec{
 			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: pod.Spec},
+		},
+	}
+}
+
+// disruptionBudget describes one that lets no pod of a StatefulSet be evicted.
+func (s *scene) disruptionBudget(set string) *policyv1.PodDisruptionBudget {
+	none := intstr.FromInt32(0)
+	return &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Name: set, Namespace: s.namespace},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MaxUnavailable: &none, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"set": set}},
 		},
 	}
 }

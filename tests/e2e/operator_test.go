@@ -26,13 +26,13 @@ func TestOperatorServesTheSeedsPool(t *testing.T) {
 			s.condition("Available", "True")
 			s.condition("Progressing", "False")
 			s.condition("Degraded", "False")
-			status := s.kubectl("get", "hostpathprovisioner", customResource, "--output",
-				"jsonpath={.status.storagePoolStatuses}")
 			want := fmt.Sprintf(`[{"currentReady":%d,"desiredReady":%[1]d,"name":"local","phase":"Ready"}]`,
 				len(s.nodes))
-			if status != want {
-				s.t.Errorf("status of the pools: %s", status)
-			}
+			s.eventually("each node has reported the pool", func() (bool, string) {
+				status := s.kubectl("get", "hostpathprovisioner", customResource, "--output",
+					"jsonpath={.status.storagePoolStatuses}")
+				return status == want, status
+			})
 			for _, c := range s.daemonSet("-csi").Spec.Template.Spec.Containers {
 				if c.ImagePullPolicy != corev1.PullAlways {
 					s.t.Errorf("container %s is pulled %s, the resource says Always", c.Name, c.ImagePullPolicy)

@@ -3,7 +3,9 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -34,6 +36,32 @@ func (s *scene) hpp(code int, args ...string) string {
 		s.t.Fatalf("kubectl hpp %s: %v, want exit code %d\n%s%s", strings.Join(args, " "), err, code, &out, &problems)
 	}
 	return out.String()
+}
+
+// plugin is a kubectl hpp that runs.
+type plugin struct {
+	*exec.Cmd
+	file string // of what it prints
+}
+
+// startHpp starts kubectl hpp, and kills it at the end of the feature at the latest.
+func (s *scene) startHpp(args ...string) *plugin {
+	s.t.Helper()
+	out, err := os.CreateTemp(s.top.TempDir(), "hpp")
+	s.must(err)
+	p := &plugin{exec.Command(s.pluginFile, append(s.pluginFlags(), args...)...), out.Name()}
+	p.Stdout, p.Stderr = out, out
+	s.must(errors.Join(p.Start(), out.Close()))
+	s.top.Cleanup(func() { _ = p.Process.Kill() }) // it may have ended
+	return p
+}
+
+func (p *plugin) output() string {
+	text, err := os.ReadFile(p.file)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
 }
 
 // pluginFlags are those that a user's kubeconfig and the chart's defaults would save.
@@ -85,6 +113,24 @@ func TestPlugin(t *testing.T) {
 			s.onNode(node, "head -c 3145728 /dev/zero > "+volumePath(poolLocal, s.bound("data").Name)+"/three")
 			if got := s.hpp(0, "measure", "data"); !strings.Contains(got, "3.0Mi") && !strings.Contains(got, "3Mi") {
 				s.t.Errorf("measured:\n%s", got)
+			}
+		}},
+		step{"ItLooksAtAllOfIt", func(s *scene) {
+			report := filepath.Join(s.t.TempDir(), "report.html")
+			for _, c := range []struct {
+				args []string
+				want string
+			}{
+				{[]string{"status"}, imageTag + ", in namespace " + namespace},
+				{[]string{"explain", "pv", s.bound("data").Name}, "Bound and well"},
+				{[]string{"report", "--file", report}, report},
+			} {
+				if got := s.hpp(0, c.args...); !strings.Contains(got, c.want) {
+					s.t.Errorf("%q: no %q:\n%s", c.args, c.want, got)
+				}
+			}
+			if page, err := os.ReadFile(report); err != nil || !bytes.Contains(page, []byte(node)) {
+				s.t.Errorf("the report has %d bytes, none of them name %s (%v)", len(page), node, err)
 			}
 		}},
 		step{"WhatIsWrongIsRefused", func(s *scene) {

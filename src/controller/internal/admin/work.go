@@ -83,8 +83,8 @@ func (s *server) StartWork(_ context.Context, q *wire.StartWorkRequest) (*wire.S
 			"controller")
 	}
 	if len(of.GetIds()) > maxIDs {
-		return nil, status.Errorf(codes.InvalidArgument, "ids: %d: want at most %d, or a pool", len(of.GetIds()),
-			maxIDs)
+		return nil, status.Errorf(codes.InvalidArgument, "ids: %d are named, and at most %d can be; name a pool",
+			len(of.GetIds()), maxIDs)
 	}
 	if _, err := s.connection(of.GetNode()); err != nil {
 		return nil, err
@@ -171,16 +171,15 @@ func (s *server) CancelWork(_ context.Context, q *wire.CancelWorkRequest) (*wire
 
 // coded gives an error of the works its code.
 func coded(err error) error {
-	code := codes.Internal
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, works.ErrUnknown):
-		code = codes.NotFound
+		return status.Error(codes.NotFound, err.Error())
 	case errors.Is(err, works.ErrFull):
-		code = codes.ResourceExhausted
+		return status.Error(codes.ResourceExhausted, err.Error())
 	case errors.Is(err, works.ErrStopping):
-		code = codes.Unavailable
+		return status.Error(codes.Unavailable, err.Error())
 	}
-	return status.Error(code, err.Error())
+	return status.Error(codes.Internal, err.Error())
 }

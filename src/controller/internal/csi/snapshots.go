@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/fleet"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
@@ -41,8 +42,9 @@ func (c *Controller) CreateSnapshot(
 	if s := answer.GetSnapshot(); s.GetSnapshotId() != nodeapi.SnapshotID(name, p.Name) ||
 		s.GetSourceVolumeId() != source || s.GetSizeBytes() < 0 || s.GetCreationTime().CheckValid() != nil {
 		return nil, status.Errorf(codes.Internal, "node %s was asked for snapshot %s of volume %s and answered about "+
-			"another: id %.128q, of volume %.128q, %d bytes, made at %v", p.Name, nodeapi.SnapshotID(name, p.Name),
-			source, s.GetSnapshotId(), s.GetSourceVolumeId(), s.GetSizeBytes(), s.GetCreationTime())
+			"another: id %.128q, of volume %.128q, %s, made at %v", p.Name, nodeapi.SnapshotID(name, p.Name),
+			source, s.GetSnapshotId(), s.GetSourceVolumeId(), bytesize.Format(s.GetSizeBytes()),
+			s.GetCreationTime())
 	}
 	return answer, nil
 }

@@ -55,7 +55,8 @@ func (r *Room) endTurn(id string) {
 func (e entry) request(is *wire.MovingVolume) (m csi.Moving, err error) {
 	if is.GetBytes() < e.bytes() || is.GetUid() < 0 || is.GetGid() < 0 || is.GetInodes() < 0 ||
 		!nodeapi.IsOnDelete(is.GetOnDelete()) {
-		return m, status.Errorf(codes.Internal, "node %s says of volume %s what cannot be", e.From, e.Handle)
+		return m, status.Errorf(codes.Internal, "node %s describes volume %s with values that no volume has",
+			e.From, e.Handle)
 	}
 	parameters := map[string]string{
 		names.StoragePoolParameter: e.Pool, nodeapi.KeyOnDelete: is.GetOnDelete(),

@@ -78,8 +78,8 @@ func decode(id, text string) (e entry, err error) {
 		return e, fmt.Errorf("read the move of %s in the journal: %w", id, err)
 	}
 	if e.Handle != id || e.digest() != e.Move {
-		return e, fmt.Errorf("the move of %s in the journal is not as the controller has written it; remove that key, "+
-			"and run kubectl hpp move --abort for its claim", id)
+		return e, fmt.Errorf("the move of %s in the journal is not as the controller has written it; remove that key "+
+			"from the ConfigMap of moves, and run kubectl hpp move --abort for its claim", id)
 	}
 	return e, nil
 }

@@ -1,8 +1,8 @@
 package moves
 
 import (
+	"cmp"
 	"context"
-	"fmt"
 	"slices"
 
 	"google.golang.org/grpc/codes"
@@ -45,52 +45,43 @@ func (c Connected) Gone(ctx context.Context, node string) bool {
 }
 
 // Room implements Targets.
-func (c Connected) Room(ctx context.Context, from, to, pool, id string) (bytes int64, problems []string) {
-	if known := c.Fleet.Names(); !slices.Contains(known, to) {
-		return 0, []string{fmt.Sprintf("node %.253q is none with the driver; there are: %s", to, abridge.Names(known))}
-	}
-	if c.Everywhere(pool) {
-		return 0, []string{fmt.Sprintf("pool %s is on all nodes: its volumes are there already", pool)}
+func (c Connected) Room(ctx context.Context, from, to, pool, id string) (bytes int64, _ []string) {
+	var why problems
+	known := c.Fleet.Names()
+	why.add(!slices.Contains(known, to), "node %.253q is none with the driver; there are: %s", to, abridge.Names(known))
+	why.add(c.Everywhere(pool), "pool %s is on all nodes: its volumes are there already", pool)
+	if len(why) > 0 {
+		return 0, why
 	}
 	for _, node := range []string{from, to} {
-		if _, err := c.Admin(node); err != nil {
-			problems = append(problems, status.Convert(err).Message())
-		}
+		_, err := c.Admin(node)
+		why.add(err != nil, "%s", status.Convert(err).Message())
 	}
 	cordoned, err := c.Cordoned(ctx, to)
-	switch {
-	case err != nil:
-		problems = append(problems, err.Error())
-	case cordoned:
-		problems = append(problems, fmt.Sprintf("node %s is cordoned: the pod could not be scheduled there", to))
-	}
-	if len(problems) > 0 {
-		return 0, problems
+	why.add(err != nil, "%v", err)
+	why.add(cordoned, "node %s is cordoned: the pod could not be scheduled there", to)
+	if len(why) > 0 {
+		return 0, why
 	}
 	return c.roomOn(ctx, to, pool, id)
 }
 
-func (c Connected) roomOn(ctx context.Context, node, pool, id string) (bytes int64, problems []string) {
+func (c Connected) roomOn(ctx context.Context, node, pool, id string) (bytes int64, _ []string) {
 	p, err := c.Fleet.Peer(node)
 	if err != nil {
-		return 0, []string{status.Convert(err).Message()}
+		return 0, problems{status.Convert(err).Message()}
 	}
+	var why problems
 	is := p.Pool(pool)
-	if is.State != nodeapi.StatePresent || !is.Selected {
-		state := is.State
-		if state == "" {
-			state = "unknown there"
-		}
-		problems = append(problems, fmt.Sprintf("pool %s of node %s makes no volumes: it is %s, and selected %v", pool,
-			node, state, is.Selected))
+	state := cmp.Or(is.State, "unknown there")
+	if state == nodeapi.StatePresent && !is.Selected {
+		state = nodeapi.StateNotSelected
 	}
-	switch in, found, err := p.Find(ctx, id); {
-	case err != nil:
-		problems = append(problems, fmt.Sprintf("node %s does not say whether it has something of that id: %s", node,
-			status.Convert(err).Message()))
-	case found:
-		problems = append(problems, fmt.Sprintf("node %s has something of that id already, in pool %q; look with "+
-			"`kubectl hpp get volumes -A`, and if nobody wants it: kubectl hpp discard %s --node NODE", node, in, id))
-	}
-	return is.Allocatable, problems
+	why.add(state != nodeapi.StatePresent, "pool %s of node %s makes no volumes: it is %s", pool, node, state)
+	in, found, err := p.Find(ctx, id)
+	why.add(err != nil, "node %s does not say whether it has something of that id: %s", node,
+		status.Convert(err).Message())
+	why.add(found, "node %s has something of that id already, in pool %q; look with `kubectl hpp get volumes -A`, and "+
+		"if nobody wants it: kubectl hpp discard %s --node %s", node, in, id, node)
+	return is.Allocatable, why
 }

@@ -3,6 +3,7 @@ package moves
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"sync"
@@ -118,7 +119,7 @@ func (r *Room) Moving(id string) string {
 func (r *Room) Look(ctx context.Context, leads bool) {
 	all, err := r.load(ctx)
 	if err != nil {
-		r.warn(ctx, "cannot read the journal of moves", "", err)
+		r.warn(ctx, "", "read the journal of moves", err)
 		return
 	}
 	r.mu.Lock()
@@ -134,10 +135,10 @@ func (r *Room) Look(ctx context.Context, leads bool) {
 	working.Wait()
 }
 
-// warn logs a trouble of a move, or with "" of all, which the next look finds again.
-func (r *Room) warn(ctx context.Context, says, id string, err error) {
-	if r.troubles.Fresh(says+id, err) {
-		r.Log.WarnContext(ctx, says, logging.KeyID, id, logging.KeyError, err)
+// warn logs a trouble that the next look finds again: of a move, or with "" of all.
+func (r *Room) warn(ctx context.Context, id, trouble string, err error) {
+	if err = fmt.Errorf("%s: %w", trouble, err); r.troubles.Fresh(id, err) {
+		r.Log.WarnContext(ctx, "a move has trouble", logging.KeyID, id, logging.KeyError, err)
 	}
 }
 
@@ -150,7 +151,7 @@ func (r *Room) load(ctx context.Context) (map[string]entry, error) {
 	for id, text := range texts {
 		e, err := decode(id, text)
 		if err != nil {
-			r.warn(ctx, "a move is left alone", id, err)
+			r.warn(ctx, id, "it is left alone", err)
 			continue
 		}
 		all[id] = e

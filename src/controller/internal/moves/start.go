@@ -28,7 +28,7 @@ type Targets interface {
 func nodeOf(pv *corev1.PersistentVolume, topologyKey string) (string, error) {
 	nodes, labelled := persistentvolume.Nodes(pv, topologyKey)
 	if len(nodes) != 1 || len(labelled) > 0 {
-		return "", fmt.Errorf("PersistentVolume %s is not on one node alone: %s", pv.Name,
+		return "", status.Errorf(codes.FailedPrecondition, "PersistentVolume %s is not on one node alone: %s", pv.Name,
 			strings.Join(slices.Concat(nodes, labelled), ", "))
 	}
 	return nodes[0], nil
@@ -48,9 +48,7 @@ func (r *Room) Start(ctx context.Context, q *wire.StartMoveRequest) (*wire.Move,
 	if text, ok := texts[e.Handle]; ok {
 		return running(e, text)
 	}
-	if len(texts) >= maxMoves {
-		m.Problems = append(m.Problems, fmt.Sprintf("%d moves are under way already", maxMoves))
-	}
+	(*problems)(&m.Problems).add(len(texts) >= maxMoves, "%d moves are under way already", maxMoves)
 	if q.GetDryRun() {
 		return m, nil
 	}
@@ -92,7 +90,7 @@ func (r *Room) plan(ctx context.Context, q *wire.StartMoveRequest) (e entry, m *
 	}
 	from, err := nodeOf(pv, r.TopologyKey)
 	if err != nil {
-		return e, nil, status.Error(codes.FailedPrecondition, err.Error())
+		return e, nil, err
 	}
 	e = entry{Policy: pv.Spec.PersistentVolumeReclaimPolicy, Phase: Retain, identity: identity{
 		PV: pv.Name, UID: string(pv.UID), Handle: pv.Spec.CSI.VolumeHandle,
@@ -120,37 +118,40 @@ func (e entry) settled() (entry, error) {
 	return e, err
 }
 
-// problemsOf are why a move would be refused.
-func (r *Room) problemsOf(
-	ctx context.Context, pv *corev1.PersistentVolume, e entry, m *wire.Move,
-) (problems []string) {
-	say := func(wrong bool, format string, args ...any) {
-		if wrong {
-			problems = append(problems, fmt.Sprintf(format, args...))
-		}
+// problems are why a move would be refused.
+type problems []string
+
+func (p *problems) add(wrong bool, format string, args ...any) {
+	if wrong {
+		*p = append(*p, fmt.Sprintf(format, args...))
 	}
-	if e.From == e.To {
-		return []string{"the volume is on node " + e.To + " already"}
+}
+
+func (r *Room) problemsOf(ctx context.Context, pv *corev1.PersistentVolume, e entry, m *wire.Move) []string {
+	var why problems
+	why.add(e.From == e.To, "the volume is on node %s already", e.To)
+	if len(why) > 0 {
+		return why
 	}
-	say(e.Claim.UID == "" || pv.Status.Phase != corev1.VolumeBound || pv.DeletionTimestamp != nil,
+	why.add(e.Claim.UID == "" || pv.Status.Phase != corev1.VolumeBound || pv.DeletionTimestamp != nil,
 		"PersistentVolume %s is not bound to a claim (%s)", e.PV, pv.Status.Phase)
-	say(e.Pool == "", "PersistentVolume %s names no pool (attribute %s)", e.PV, names.StoragePoolParameter)
+	why.add(e.Pool == "", "PersistentVolume %s names no pool (attribute %s)", e.PV, names.StoragePoolParameter)
 	room, wrong := r.Targets.Room(ctx, e.From, e.To, e.Pool, e.Handle)
-	problems, m.Room = append(problems, wrong...), room
+	why, m.Room = append(why, wrong...), room
 	if s, v := r.side(ctx, e.From, e.Handle); s.there {
 		m.Used, m.Snapshots, m.Published = v.GetUsed(), v.GetSnapshots(), v.GetPublished()
-		say(v.GetFilling(), "the volume is a copy that is not whole yet")
-		say(v.GetEphemeral(), "the volume is an inline one, which ends with its pod")
-		say(v.GetSnapshots() > 0 && !e.LeaveSnapshots, "the volume has %d snapshots, which stay behind on node %s; "+
-			"delete them, or say --leave-snapshots", v.GetSnapshots(), e.From)
-		say(len(wrong) == 0 && v.GetBytes() > room,
+		why.add(v.GetFilling(), "the volume is a copy that is not whole yet")
+		why.add(v.GetEphemeral(), "the volume is an inline one, which ends with its pod")
+		why.add(v.GetSnapshots() > 0 && !e.LeaveSnapshots, "the volume has %d snapshots, which stay behind on node "+
+			"%s; delete them, or say --leave-snapshots", v.GetSnapshots(), e.From)
+		why.add(len(wrong) == 0 && v.GetBytes() > room,
 			"node %s has room for a volume of %s in pool %s, and this one has %s", e.To,
 			bytesize.Format(room), e.Pool, bytesize.Format(v.GetBytes()))
 	} else if len(wrong) == 0 {
-		say(s.known, "node %s does not have the volume", e.From)
-		say(!s.known, "%s", s.why)
+		why.add(s.known, "node %s does not have the volume", e.From)
+		why.add(!s.known, "%s", s.why)
 	}
-	return problems
+	return why
 }
 
 // List gives the moves that are under way, the oldest first.
@@ -210,7 +211,7 @@ func (r *Room) unmark(ctx context.Context, name string) (*wire.Move, error) {
 	}
 	from, err := nodeOf(pv, r.TopologyKey)
 	if err != nil {
-		return nil, status.Error(codes.FailedPrecondition, err.Error())
+		return nil, err
 	}
 	e := entry{identity: identity{PV: name, Handle: pv.Spec.CSI.VolumeHandle, From: from, Claim: claimOf(pv)}}
 	if err := r.leave(ctx, e, ""); err != nil {

@@ -30,7 +30,7 @@ func (r *Room) work(ctx context.Context, id string) {
 		again, err := r.step(brief, id)
 		cancel()
 		if err != nil && !errors.Is(err, errChanged) && ctx.Err() == nil {
-			r.warn(ctx, "a move does not go on", id, err)
+			r.warn(ctx, id, "it does not go on", err)
 			r.say(ctx, id, status.Convert(err).Message())
 		}
 		if !again || err != nil {
@@ -220,7 +220,7 @@ func (r *Room) say(ctx context.Context, id, says string) {
 		return
 	}
 	if err := r.update(ctx, id, e.Phase, func(e *entry) bool { e.Message = says; return true }); err != nil {
-		r.warn(ctx, "cannot note what a move waits for", id, err)
+		r.warn(ctx, id, "note what it waits for", err)
 	}
 }
 

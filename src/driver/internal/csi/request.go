@@ -72,9 +72,9 @@ func sizes(r *pb.CapacityRange) (bytes, limit int64, err error) {
 	required, limit := r.GetRequiredBytes(), r.GetLimitBytes()
 	switch {
 	case required < 0:
-		return 0, 0, invalid("capacity_range.required_bytes", "%d: must not be negative", required)
+		return 0, 0, invalid("capacity_range.required_bytes", "%s: must not be negative", bytesize.Format(required))
 	case limit < 0:
-		return 0, 0, invalid("capacity_range.limit_bytes", "%d: must not be negative", limit)
+		return 0, 0, invalid("capacity_range.limit_bytes", "%s: must not be negative", bytesize.Format(limit))
 	case r != nil && required == 0 && limit == 0:
 		return 0, 0, invalid("capacity_range.required_bytes", "0: want the volume's size")
 	case limit > 0 && limit < required:

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
@@ -160,8 +161,8 @@ func write(d disk.FS, r Record, how func(disk.FS, string, []byte) error) error {
 		return fmt.Errorf("encode the record of volume %s: %w", r.ID, err)
 	}
 	if data = append(data, '\n'); len(data) > disk.MaxFile {
-		return fmt.Errorf("%w: that of %s would have %d bytes, and at most %d are read; shorten its parameters",
-			ErrUnwritten, r.ID, len(data), disk.MaxFile)
+		return fmt.Errorf("%w: that of %s would have %s, and at most %s is read; shorten its parameters",
+			ErrUnwritten, r.ID, bytesize.Format(int64(len(data))), bytesize.Format(disk.MaxFile))
 	}
 	if _, err := Decode(data); err != nil {
 		return fmt.Errorf("%w: that of %s: %w", ErrUnwritten, r.ID, err)
@@ -210,7 +211,8 @@ func Decode(data []byte) (Record, error) {
 		return Record{}, fmt.Errorf("its kind is %.64q and its source %s; want a volume, or a snapshot of one",
 			r.Kind, r.Source)
 	case min(r.Bytes, r.Held, r.Keep) < 0:
-		return Record{}, fmt.Errorf("bytes is %d, held %d and keep %d, must not be negative", r.Bytes, r.Held, r.Keep)
+		return Record{}, fmt.Errorf("bytes is %s, held %s and keep %ds; none may be negative",
+			bytesize.Format(r.Bytes), bytesize.Format(r.Held), r.Keep)
 	}
 	return r, nil
 }

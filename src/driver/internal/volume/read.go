@@ -35,7 +35,7 @@ func (m *Manager) Get(ctx context.Context, id string) (v Volume, h Health, err e
 		case r.Filling():
 			h = Health{Inaccessible, "Filling", m.progress(id)}
 		case !ok:
-			h = Health{DataLoss, "DirectoryMissing", lostError(r).Error()}
+			h = Health{DataLoss, "DataLost", lostError(r).Error()}
 		case r.QuotaID != 0 && v.Enforcement == quota.None:
 			h = Health{Degraded, "VolumeNotEnforced", notEnforced(o, r)}
 		default:

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/legacyprovisioner/internal/hostpathpv"
 )
 
@@ -84,7 +85,7 @@ func (p *Provisioner) prepare(
 	if request.CmpInt64(size) > 0 {
 		return resource.Quantity{}, fmt.Errorf("the claim asks for %s, and the whole filesystem of %s on node %s has "+
 			"%s; ask for less, or for a node with a larger one",
-			request.String(), p.Directory, p.Node, resource.NewQuantity(size, resource.BinarySI))
+			bytesize.Format(request.Value()), p.Directory, p.Node, bytesize.Format(size))
 	}
 	if err := hostpathpv.MakeDirectory(dir, name); err != nil {
 		return resource.Quantity{}, fmt.Errorf("make the directory of the volume on node %s: %w", p.Node, err)

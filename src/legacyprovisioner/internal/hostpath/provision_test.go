@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
 )
 
 const pvName = "pvc-0b1f1d0c-1111-4222-8333-444455556666"
@@ -300,10 +301,8 @@ func listDirectory(t *testing.T, directory string) []string {
 func TestNoRoom(t *testing.T) {
 	p, directory := provisioner(t, nil)
 	large := *resource.NewQuantity(size(t, directory)+1, resource.BinarySI)
-	want := "the claim asks for " + large.String() + ", and the whole filesystem of " + directory +
-		" on node here has " +
-		resource.NewQuantity(size(t, directory), resource.BinarySI).String() +
-		"; ask for less, or for a node with a larger one"
+	want := "the claim asks for " + bytesize.Format(large.Value()) + ", and the whole filesystem of " + directory +
+		" on node here has " + bytesize.Format(size(t, directory)) + "; ask for less, or for a node with a larger one"
 	for annotation, wantState := range map[string]controller.ProvisioningState{
 		"": controller.ProvisioningReschedule, "here": controller.ProvisioningFinished,
 	} {

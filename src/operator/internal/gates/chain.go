@@ -28,15 +28,11 @@ const (
 	MountersEnded = "MountersEnded"
 )
 
-// Reasons of a gate, fit for a condition.
+// Reasons of a closed gate, fit for a condition.
 const (
 	ReasonVolumesLeft     = "VolumesLeft"
-	ReasonVolumesGone     = "VolumesGone"
-	ReasonForced          = "Forced"
 	ReasonPodsRunning     = "PodsRunning"
-	ReasonPodsEnded       = "PodsEnded"
 	ReasonWaitingForNodes = "WaitingForNodes"
-	ReasonNodesGivenUp    = "NodesGivenUp"
 )
 
 // Deletion is what is known about a HostPathProvisioner that is being deleted.
@@ -64,8 +60,10 @@ type Gate struct {
 	Name string
 	// Open says that this gate does not block the deletion any more.
 	Open bool
-	// Reason is a CamelCase identifier, Message a sentence for the condition Deleting.
-	Reason, Message string
+	// Reason is a CamelCase identifier of what keeps it closed, "" of an open one.
+	Reason string
+	// Message is a sentence for the condition Deleting, and of what is left for an event.
+	Message string
 	// Deadline is when a closed gate opens by itself. Zero: never.
 	Deadline time.Time
 	// Left says, for an event, what an open gate leaves behind. Empty: nothing.
@@ -97,11 +95,10 @@ func (d Deletion) VolumesGone() Gate {
 	deadline = deadline.Add(DeadNodeTimeout)
 	switch {
 	case len(d.Volumes) == 0:
-		gate.Open, gate.Reason, gate.Message = true, ReasonVolumesGone, "no volumes are left"
+		gate.Open, gate.Message = true, "no volumes are left"
 	case Forced(d.Annotations):
-		gate.Open, gate.Reason = true, ReasonForced
+		gate.Open, gate.Left = true, Describe(d.Volumes)
 		gate.Message = fmt.Sprintf("the annotation %s lets it go with %s left", names.ForceDelete, Count(d.Volumes))
-		gate.Left = Describe(d.Volumes)
 	case len(live) > 0:
 		gate.Reason = ReasonVolumesLeft
 		gate.Message = fmt.Sprintf(
@@ -112,7 +109,7 @@ func (d Deletion) VolumesGone() Gate {
 		gate.Message = fmt.Sprintf("%s left on nodes that are gone or not ready: %s; waits for the nodes until %s",
 			Count(d.Volumes), Describe(d.Volumes), formatTime(gate.Deadline))
 	default:
-		gate.Open, gate.Reason, gate.Left = true, ReasonNodesGivenUp, Describe(d.Volumes)
+		gate.Open, gate.Left = true, Describe(d.Volumes)
 		gate.Message = fmt.Sprintf("%s left on nodes that are gone, or not ready for %s or more: goes on without them",
 			Count(d.Volumes), DeadNodeTimeout)
 	}
@@ -142,14 +139,14 @@ func (d Deletion) podsEnded(name string, pods []corev1.Pod) Gate {
 	case len(live) > 0:
 		gate.Reason, gate.Message = ReasonPodsRunning, "waits for pods to end: "+List(live)
 	case len(dead) == 0:
-		gate.Open, gate.Reason, gate.Message = true, ReasonPodsEnded, "all pods have ended"
+		gate.Open, gate.Message = true, "all pods have ended"
 	case d.Now.Before(deadline):
 		gate.Reason, gate.Deadline = ReasonWaitingForNodes, deadline
 		gate.Message = fmt.Sprintf(
 			"pods are left on nodes that are gone or not ready: %s; waits for the nodes until %s", List(dead),
 			formatTime(gate.Deadline))
 	default:
-		gate.Open, gate.Reason, gate.Left = true, ReasonNodesGivenUp, List(dead)
+		gate.Open, gate.Left = true, List(dead)
 		gate.Message = fmt.Sprintf(
 			"pods are left on nodes that are gone, or not ready for %s or more: goes on without them", DeadNodeTimeout)
 	}

@@ -210,13 +210,11 @@ func TestChain(t *testing.T) {
 	noVolumes := gates.Gate{
 		Name:    gates.VolumesGone,
 		Open:    true,
-		Reason:  gates.ReasonVolumesGone,
 		Message: "no volumes are left",
 	}
 	noPods := gates.Gate{
 		Name:    gates.PodsEnded,
 		Open:    true,
-		Reason:  gates.ReasonPodsEnded,
 		Message: "all pods have ended",
 	}
 	held := func(message string) gates.Gate {
@@ -257,7 +255,7 @@ func TestChain(t *testing.T) {
 				"nodes until 2026-11-21T12:10:00Z",
 		}, noPods}},
 		"dead nodes, late": {now: late, volumes: on("down", "gone"), want: []gates.Gate{{
-			Name: gates.VolumesGone, Open: true, Reason: gates.ReasonNodesGivenUp, Left: "pv-down, pv-gone",
+			Name: gates.VolumesGone, Open: true, Left: "pv-down, pv-gone",
 			Message: "2 volumes left on nodes that are gone, or not ready for 10m0s or more: goes on without them",
 		}, noPods}},
 		"long down before the deletion": {now: early, volumes: on("long down"), want: []gates.Gate{{
@@ -281,12 +279,12 @@ func TestChain(t *testing.T) {
 		"turned NotReady, and the time is over": {
 			now: since.Add(69 * time.Minute), volumes: on("just down"),
 			want: []gates.Gate{{
-				Name: gates.VolumesGone, Open: true, Reason: gates.ReasonNodesGivenUp, Left: "pv-just down",
+				Name: gates.VolumesGone, Open: true, Left: "pv-just down",
 				Message: "1 volume left on nodes that are gone, or not ready for 10m0s or more: goes on without them",
 			}, noPods},
 		},
 		"a node that turned but has no volume": {now: hour, volumes: on("long down"), want: []gates.Gate{{
-			Name: gates.VolumesGone, Open: true, Reason: gates.ReasonNodesGivenUp, Left: "pv-long down",
+			Name: gates.VolumesGone, Open: true, Left: "pv-long down",
 			Message: "1 volume left on nodes that are gone, or not ready for 10m0s or more: goes on without them",
 		}, noPods}},
 		"pods on a node that turned NotReady a minute ago, deletion an hour ago": {
@@ -298,7 +296,7 @@ func TestChain(t *testing.T) {
 			}},
 		},
 		"forced": {now: early, forced: "true", volumes: on("up"), want: []gates.Gate{{
-			Name: gates.VolumesGone, Open: true, Reason: gates.ReasonForced, Left: "pv-up",
+			Name: gates.VolumesGone, Open: true, Left: "pv-up",
 			Message: "the annotation hostpathprovisioner.kubevirt.io/delete-with-volumes lets it go with 1 volume left",
 		}, noPods}},
 		"forced with another word": {
@@ -327,7 +325,7 @@ func TestChain(t *testing.T) {
 		"pods on dead nodes, late": {
 			now: late, pods: []corev1.Pod{pod("a", "down", corev1.PodRunning)},
 			want: []gates.Gate{noVolumes, {
-				Name: gates.PodsEnded, Open: true, Reason: gates.ReasonNodesGivenUp, Left: "hpp/a on down",
+				Name: gates.PodsEnded, Open: true, Left: "hpp/a on down",
 				Message: "pods are left on nodes that are gone, or not ready for 10m0s or more: goes on without them",
 			}},
 		},
