@@ -2,7 +2,6 @@ package repair
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -11,20 +10,30 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/cluster"
 )
 
 // object is a part of an object of the Kubernetes API.
 type object = map[string]any
 
-// isFree refuses a claim that has another volume already.
-func (c Config) isFree(ctx context.Context, claim, id string) error {
-	namespace, name, ok := strings.Cut(claim, "/")
-	if !ok {
-		return nil
-	}
+// mayCreate refuses what the user may not create, and a claim that has another volume already.
+func (c Config) mayCreate(ctx context.Context, claim, id string) error {
 	api, err := c.API()
 	if err != nil {
 		return err
+	}
+	create := []string{"create"}
+	rights := []cluster.Right{{Resource: "persistentvolumes", Verbs: create}}
+	namespace, name, ok := strings.Cut(claim, "/")
+	if ok {
+		rights = append(rights, cluster.Right{Namespace: namespace, Resource: "persistentvolumeclaims", Verbs: create})
+	}
+	if err := cluster.May(ctx, api, rights...); err != nil {
+		return fmt.Errorf("%w: %w; without --apply the manifests are printed, for somebody who may", ErrRefused, err)
+	}
+	if !ok {
+		return nil
 	}
 	is, err := api.CoreV1().PersistentVolumeClaims(namespace).Get(ctx, name, metav1.GetOptions{})
 	switch {
@@ -39,16 +48,15 @@ func (c Config) isFree(ctx context.Context, claim, id string) error {
 		"names in the manifests", ErrRefused, claim, is.Spec.VolumeName)
 }
 
-// manifests has a node give a volume's manifests, and prints or creates them.
-func (c Config) manifests(ctx context.Context, apply bool, node, id string, asked ...string) error {
+// manifests has a node give a volume's manifests, and creates them if that is wanted. Those are left that were not.
+func (c Config) manifests(
+	ctx context.Context, apply bool, node, id string, asked ...string,
+) (left []object, err error) {
 	var answer struct {
 		Manifests []object `json:"manifests"`
 	}
-	if err := c.ask(ctx, &answer, asked...); err != nil {
-		return err
-	}
-	if !apply {
-		return c.write(answer.Manifests)
+	if err := c.ask(ctx, &answer, asked...); err != nil || !apply {
+		return answer.Manifests, err
 	}
 	api, err := c.API()
 	for i := 0; err == nil && i < len(answer.Manifests); i++ {
@@ -57,12 +65,11 @@ func (c Config) manifests(ctx context.Context, apply bool, node, id string, aske
 			err = c.print(made)
 			continue
 		}
-		err = fmt.Errorf("%w: volume %s is on node %s, %s; create the rest, which is printed here, with `kubectl "+
-			"create -f`: %w", ErrHalfMade, id, node,
-			[]string{"without a PersistentVolume", "without its claim"}[min(i, 1)],
-			errors.Join(err, c.write(answer.Manifests[i:])))
+		return answer.Manifests[i:], fmt.Errorf("%w: volume %s is on node %s, %s; create the rest, which is printed "+
+			"here, with `kubectl create -f`: %w", ErrHalfMade, id, node,
+			[]string{"without a PersistentVolume", "without its claim"}[min(i, 1)], err)
 	}
-	return err
+	return nil, err
 }
 
 func (c Config) write(all []object) error {
