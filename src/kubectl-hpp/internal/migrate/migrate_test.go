@@ -538,6 +538,21 @@ func TestApplySaysWhatItWaitsFor(t *testing.T) {
 	}
 }
 
+// TestStillUsed says where a directory is used that never gets free.
+func TestStillUsed(t *testing.T) {
+	w := newWorld(t)
+	m := w.migration(&bytes.Buffer{})
+	m.Wait = func(context.Context) error { w.mounted = true; return nil }
+	rows, err := m.Gather(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const says = "something on node worker-1 still uses " + old + ": used at /data (process 7); run the command again"
+	if err := m.Apply(t.Context(), rows); err == nil || !strings.Contains(err.Error(), says) || w.taken {
+		t.Errorf("%v, want %s", err, says)
+	}
+}
+
 // TestBegunIsFoundByName: a claim whose PersistentVolume is gone by now is in the plan, and is gone on with alone.
 func TestBegunIsFoundByName(t *testing.T) {
 	w := newWorld(t)

@@ -54,8 +54,11 @@ func (m *Mover) Drain(ctx context.Context, d Drain) error {
 		return fmt.Errorf("of %d volumes, %d stay on node %s: %s", len(volumes), len(failed), d.Node,
 			strings.Join(failed, ", "))
 	}
-	if len(volumes) == 0 {
+	switch {
+	case len(volumes) == 0:
 		m.say("no claim has a volume on node %s", d.Node)
+	case !d.Apply:
+		m.say("nothing was done; add --apply to do it")
 	}
 	return nil
 }

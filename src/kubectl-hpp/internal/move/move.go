@@ -138,7 +138,7 @@ func (m *Mover) Apply(ctx context.Context, q Request, p Plan) error {
 
 // follow evicts pods, and shows how far the move is, until it has ended.
 func (m *Mover) follow(ctx context.Context, q Request, p Plan) error {
-	progress, last, silent := progress{}, "", 0
+	progress, last, trouble, silent := progress{}, "", "", 0
 	for {
 		is, found, err := m.find(ctx, p.PV)
 		switch {
@@ -156,9 +156,10 @@ func (m *Mover) follow(ctx context.Context, q Request, p Plan) error {
 			}
 			err = m.clear(ctx, q, is)
 		}
-		if err != nil {
+		if err != nil && err.Error() != trouble {
 			m.say("  %v", err)
 		}
+		trouble = fmt.Sprint(err)
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)

@@ -90,10 +90,10 @@ func request() move.Request { return move.Request{Namespace: "shop", Claim: "dat
 // TestMove: the pod is evicted, once a PodDisruptionBudget allows it, and the one that comes in its place too early
 // goes.
 func TestMove(t *testing.T) {
-	phases := []string{"retain", "leave", "leave", "copy", "copy", "discard"}
+	phases := []string{"retain", "leave", "leave", "leave", "copy", "copy", "discard"}
 	c := &controller{}
 	m, api, out := newMover(c, claim(), volumeOn("a"), podOn("db-0", "a", corev1.PodRunning, true))
-	budget, copied := 2, int64(0)
+	budget, copied := 3, int64(0)
 	api.PrependReactor("create", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		if a.GetSubresource() != "eviction" {
 			return false, nil, nil
@@ -141,6 +141,9 @@ func TestMove(t *testing.T) {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("it does not say %q:\n%s", want, out)
 		}
+	}
+	if strings.Count(out.String(), "cannot be evicted yet") != 1 {
+		t.Errorf("it repeats itself:\n%s", out)
 	}
 	if pods, _ := api.CoreV1().Pods("shop").List(t.Context(), metav1.ListOptions{}); len(pods.Items) > 0 {
 		t.Errorf("there are %v", pods.Items)
