@@ -281,7 +281,7 @@ func (s setting) run(t *testing.T, args ...string) (stdout, stderr string, code 
 			"/controller move start pvc-pg-0 --to worker-9 --dry-run --output json": planned(),
 			"/controller move start pvc-pg-2 --to worker-9 --dry-run --output json": nodeapi.Move{
 				PV: "pvc-pg-2", Claim: "shop/pg-2", From: "worker-4", To: "worker-9", Pool: "nvme", Bytes: 200 * gib,
-				Used: 188 * gib, Problems: []string{"the volume is a copy that is not whole yet"},
+				Used: 188 * gib, Room: 500 * gib,
 			},
 			"/controller directory look /opt/pvc-pics --pool nvme --node worker-4 --output json": nodeapi.Directory{
 				Exists: true, SameMount: true, Enforceable: true, Files: 4711, Bytes: 3 * gib,
