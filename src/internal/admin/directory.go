@@ -90,7 +90,7 @@ func newTakeDirectory(stateDir *string) *cobra.Command {
 	flags.StringVar(&claim, "claim", "", "namespace/name of its claim, for information")
 	flags.Int64Var(&group, "fs-group", 0, "fsGroup of its pods: its root gets it, so that nothing below is changed")
 	flags.StringVar(&q.Enforce, "enforce", nodeapi.EnforceNow, "when it is held to its size: now (before a pod gets "+
-		"it), later (volume enforce), never")
+		"it), later (controller volume enforce), never")
 	for _, required := range []string{"path", "pool", "size"} {
 		_ = command.MarkFlagRequired(required)
 	}

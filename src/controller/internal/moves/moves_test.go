@@ -173,6 +173,10 @@ func TestStartIsRefused(t *testing.T) {
 		"is not connected": func(w *world, _ *wire.StartMoveRequest) {
 			w.away["a"] = true
 		},
+		"node a is gone: what is on its disk cannot be copied": func(w *world, _ *wire.StartMoveRequest) {
+			w.away["a"], w.gone["a"] = true, true
+			w.problems = []string{"node a is not connected to the controller"}
+		},
 		"there is no PersistentVol": func(w *world, _ *wire.StartMoveRequest) {
 			w.pv = nil
 		},

@@ -138,7 +138,8 @@ func (r *Room) problemsOf(ctx context.Context, pv *corev1.PersistentVolume, e en
 	why.add(e.Pool == "", "PersistentVolume %s names no pool (attribute %s)", e.PV, names.StoragePoolParameter)
 	room, wrong := r.Targets.Room(ctx, e.From, e.To, e.Pool, e.Handle)
 	why, m.Room = append(why, wrong...), room
-	if s, v := r.side(ctx, e.From, e.Handle); s.there {
+	switch s, v := r.side(ctx, e.From, e.Handle); {
+	case s.there:
 		m.Used, m.Snapshots, m.Published = v.GetUsed(), v.GetSnapshots(), v.GetPublished()
 		why.add(v.GetFilling(), "the volume is a copy that is not whole yet")
 		why.add(v.GetEphemeral(), "the volume is an inline one, which ends with its pod")
@@ -147,7 +148,9 @@ func (r *Room) problemsOf(ctx context.Context, pv *corev1.PersistentVolume, e en
 		why.add(len(wrong) == 0 && v.GetBytes() > room,
 			"node %s has room for a volume of %s in pool %s, and this one has %s", e.To,
 			bytesize.Format(room), e.Pool, bytesize.Format(v.GetBytes()))
-	} else if len(wrong) == 0 {
+	case s.gone:
+		why.add(true, "node %s is gone: what is on its disk cannot be copied; see docs/how-to/lose-a-node.md", e.From)
+	case len(wrong) == 0:
 		why.add(s.known, "node %s does not have the volume", e.From)
 		why.add(!s.known, "%s", s.why)
 	}

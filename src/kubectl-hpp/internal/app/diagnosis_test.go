@@ -93,6 +93,9 @@ func newInstallation() *installation {
 func nodeObjects(name string) []runtime.Object {
 	n := &corev1.Node{ObjectMeta: object("", name, nil)}
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	n.Status.NodeInfo = corev1.NodeSystemInfo{
+		KernelVersion: "6.8.0-45-generic", OSImage: "Ubuntu 24.04.1 LTS", Architecture: "amd64",
+	}
 	drivers := []storagev1.CSINodeDriver{{Name: testDriver, NodeID: name}}
 	pod := &corev1.Pod{ObjectMeta: object("hpp", "driver-"+name, map[string]string{
 		"app.kubernetes.io/component": "csi-driver", "app.kubernetes.io/part-of": "hostpath-provisioner",

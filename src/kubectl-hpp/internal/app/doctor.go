@@ -27,8 +27,8 @@ const snapshotAPI = "snapshot.storage.k8s.io/v1"
 func (p *plugin) newDoctor() *cobra.Command {
 	return &cobra.Command{
 		Use: "doctor", Short: "Check the installation, and say what to do about what is wrong", Args: cobra.NoArgs,
-		Long: "Check the installation: versions, the CSIDriver, the controller, each node's driver, kubelet and\n" +
-			"pools, how sizes are enforced, StorageClasses, snapshots and clocks. Each check is ok, warn or\n" +
+		Long: "Check the installation: versions, the CSIDriver, the controller, each node's kernel, driver, kubelet\n" +
+			"and pools, how sizes are enforced, StorageClasses, snapshots and clocks. Each check is ok, warn or\n" +
 			"FAIL, with what to do. It reads the API and what the controller knows, and changes nothing.\n\n" +
 			"The exit code is 0 where nothing fails, 3 where something does.",
 		Example: "  kubectl hpp doctor\n  kubectl hpp doctor --context production | grep -A3 FAIL",

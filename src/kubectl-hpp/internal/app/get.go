@@ -20,7 +20,8 @@ import (
 type getting struct {
 	*plugin
 	filter inventory.Filter
-	all    bool // namespaces
+	all    bool     // namespaces
+	states []string // that can be chosen
 	sort   string
 	output string
 }
@@ -44,7 +45,7 @@ func (g *getting) command(c *cobra.Command, do func(*cobra.Command, []string) er
 		c.Args = cobra.NoArgs
 	}
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if err := errors.Join(table.Check(g.output, formats...), g.filter.Check()); err != nil {
+		if err := errors.Join(table.Check(g.output, formats...), g.filter.Check(g.states)); err != nil {
 			return fmt.Errorf("%w: %w", errUsage, err)
 		}
 		return do(c, args)
@@ -64,6 +65,19 @@ func (g *getting) places(c *cobra.Command, pools bool) *cobra.Command {
 	return c
 }
 
+// choices adds the flags that choose rows by their states, and sort them; the first order is the usual one.
+func (g *getting) choices(c *cobra.Command, states, orders []string) *cobra.Command {
+	g.states = states
+	c.Flags().StringSliceVar(&g.filter.States, "state", nil,
+		"only those in this state, may be repeated: "+strings.Join(states, ", "))
+	c.Flags().StringVar(&g.sort, "sort", orders[0],
+		strings.Join(orders, ", ")+"; the largest and oldest first, or with - before it last")
+	for flag, values := range map[string][]string{"state": states, "sort": orders} {
+		_ = c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+	}
+	return c
+}
+
 func (p *plugin) getVolumes() *cobra.Command {
 	g := &getting{plugin: p}
 	c := g.command(&cobra.Command{
@@ -79,20 +93,11 @@ func (p *plugin) getVolumes() *cobra.Command {
 	flags := c.Flags()
 	flags.BoolVarP(&g.all, "all-namespaces", "A", false, "volumes of all namespaces, and those of none")
 	flags.StringVar(&g.filter.Class, "class", "", "only those of this StorageClass")
-	flags.StringSliceVar(&g.filter.States, "state", nil,
-		"only those in this state, may be repeated: "+strings.Join(facts.States(), ", "))
-	flags.StringVar(&g.sort, "sort", "claim",
-		strings.Join(inventory.Orders(), ", ")+"; the largest and oldest first, or with - before it last")
-	fixed := func(flag string, values []string) {
-		_ = c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
-	}
-	fixed("state", facts.States())
-	fixed("sort", inventory.Orders())
-	return g.places(c, true)
+	return g.choices(g.places(c, true), facts.States(), inventory.Names(inventory.VolumeOrders()))
 }
 
 func (g *getting) volumes(c *cobra.Command, claims []string) error {
-	if err := inventory.Sort(nil, g.sort); err != nil {
+	if err := inventory.Sort(nil, g.sort, inventory.VolumeOrders()); err != nil {
 		return fmt.Errorf("%w: %w", errUsage, err)
 	}
 	if !g.all {
@@ -115,7 +120,7 @@ func (g *getting) volumes(c *cobra.Command, claims []string) error {
 				"volumes -A`", claim)
 		}
 	}
-	if err := inventory.Sort(all, g.sort); err != nil {
+	if err := inventory.Sort(all, g.sort, inventory.VolumeOrders()); err != nil {
 		return err
 	}
 	return show(g, table.Rows[inventory.Volume]{
@@ -125,22 +130,31 @@ func (g *getting) volumes(c *cobra.Command, claims []string) error {
 
 func (p *plugin) getPools() *cobra.Command {
 	g := &getting{plugin: p}
-	return g.places(g.command(&cobra.Command{
+	c := g.command(&cobra.Command{
 		Use: "pools", Aliases: []string{"pool"}, Short: "List the pools of nodes, and the room in them",
-		Long: "List the pools of nodes. LARGEST is the largest new volume that a pool has room for.",
-	}, func(c *cobra.Command, _ []string) error {
-		f, err := g.list(c.Context(), "", askStatus)
-		if err != nil {
-			return err
-		}
-		all := slices.DeleteFunc(inventory.Pools(f), func(p inventory.Pool) bool {
-			return !g.filter.Place(p.Node, p.Name)
-		})
-		return show(g, table.Rows[inventory.Pool]{
-			All: all, Columns: columns.Pools(g.now()),
-			Name: func(p inventory.Pool) string { return p.Node + "/" + p.Name },
-		}, "pools")
-	}), true)
+		Long: "List the pools of nodes. LARGEST is the largest new volume that a pool has room for.\n\n" +
+			"A pool may have two states: of one that is present, degraded and read-only say that it is in trouble.",
+		Example: "  # Where the next volume fits\n  kubectl hpp get pools --sort largest\n" +
+			"  # What is wrong, and why\n  kubectl hpp get pools --state absent,degraded,read-only -o wide",
+	}, g.pools)
+	return g.choices(g.places(c, true), inventory.PoolStates(), inventory.Names(inventory.PoolOrders()))
+}
+
+func (g *getting) pools(c *cobra.Command, _ []string) error {
+	if err := inventory.Sort(nil, g.sort, inventory.PoolOrders()); err != nil {
+		return fmt.Errorf("%w: %w", errUsage, err)
+	}
+	f, err := g.list(c.Context(), "", askStatus)
+	if err != nil {
+		return err
+	}
+	all := slices.DeleteFunc(inventory.Pools(f), func(p inventory.Pool) bool { return !g.filter.OfPool(p) })
+	if err := inventory.Sort(all, g.sort, inventory.PoolOrders()); err != nil {
+		return err
+	}
+	return show(g, table.Rows[inventory.Pool]{
+		All: all, Columns: columns.Pools(g.now()), Name: func(p inventory.Pool) string { return p.Node + "/" + p.Name },
+	}, "pools")
 }
 
 func (p *plugin) getNodes() *cobra.Command {

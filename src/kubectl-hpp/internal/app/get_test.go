@@ -24,6 +24,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/buildinfo"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/cluster/clustertest"
 )
 
 const (
@@ -59,11 +60,16 @@ func claim(namespace, name, node string, bytes int64, age time.Duration) []runti
 		Driver: driver, VolumeHandle: id,
 		VolumeAttributes: map[string]string{"storagePool": "nvme", "enforcement": "strict"},
 	}
+	pv.Status.Phase = corev1.VolumeBound
+	pvc := &corev1.PersistentVolumeClaim{ObjectMeta: named(namespace, name)}
+	pvc.Spec.VolumeName, pvc.Status.Phase = id, corev1.ClaimBound
 	pod := &corev1.Pod{ObjectMeta: named(namespace, name)}
+	pod.OwnerReferences = []metav1.OwnerReference{{Kind: "StatefulSet", Name: "db", Controller: new(true)}}
+	pod.Spec.NodeName = node
 	pod.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{
 		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name},
 	}}}
-	return []runtime.Object{pv, pod}
+	return []runtime.Object{pv, pvc, pod}
 }
 
 // controllerPod is the controller's.
@@ -78,6 +84,38 @@ func controllerPod() *corev1.Pod {
 	}}}
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "controller", Ready: true}}
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	return pod
+}
+
+func readyNode(name string) *corev1.Node {
+	n := &corev1.Node{ObjectMeta: named("", name)}
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	return n
+}
+
+// driverPod is one on whose conditions the controller has written what the node's pools are.
+func driverPod(node string) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: named("hpp", "driver-"+node)}
+	pod.Labels = map[string]string{
+		"app.kubernetes.io/component": "csi-driver", "app.kubernetes.io/part-of": "hostpath-provisioner",
+	}
+	pod.Spec.NodeName = node
+	tell := func(pool, reason, message string) {
+		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
+			Type: corev1.PodConditionType("pool.hostpathprovisioner.kubevirt.io/" + pool), Reason: reason,
+			Message: message, LastTransitionTime: metav1.NewTime(before(2 * time.Hour)),
+		})
+	}
+	switch node {
+	case "worker-4":
+		tell("nvme", "PoolDegraded", "/mnt/nvme can be used, but its filesystem is read-only")
+		tell("hdd", "PoolNotSelected", "the nodeSelector does not match")
+	case "worker-9":
+		tell("nvme", "PoolAbsent", "NotMounted: nothing is mounted at /mnt/nvme")
+		tell("hdd", "PoolPresent", "/mnt/hdd can be used; enforcement of sizes: strict")
+	case "worker-17":
+		tell("nvme", "PoolUnknown", "the driver of this node is not connected to the controller")
+	}
 	return pod
 }
 
@@ -101,7 +139,7 @@ func objects() []runtime.Object {
 				node,
 			),
 			Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: driver}}},
-		}, &corev1.Node{ObjectMeta: named("", node)}, &storagev1.CSIStorageCapacity{
+		}, readyNode(node), driverPod(node), &storagev1.CSIStorageCapacity{
 			ObjectMeta: named("hpp", "csisc-"+node), StorageClassName: "fast",
 			Capacity:     resource.NewQuantity(212*gib, resource.BinarySI),
 			NodeTopology: &metav1.LabelSelector{MatchLabels: map[string]string{topologyKey: node}},
@@ -181,12 +219,43 @@ func deleted() []nodeapi.DeletedVolume {
 	}
 }
 
+// planned is what the controller says of a move.
+func planned() nodeapi.Move {
+	return nodeapi.Move{
+		PV: "pvc-pg-0", Claim: "shop/pg-0", From: "worker-4", To: "worker-9", Pool: "nvme", Bytes: 100 * gib,
+		Used: 10 * gib, Room: 500 * gib, Snapshots: 2, Published: true,
+	}
+}
+
+// others are a volume of local-path with its claim.
+func others() []runtime.Object {
+	all := claim("shop", "pics", "worker-4", 10*gib, time.Hour)
+	for _, o := range all {
+		switch is := o.(type) {
+		case *corev1.PersistentVolume:
+			is.UID, is.Spec.ClaimRef.UID = "pv", "claim"
+			is.Annotations = map[string]string{
+				"pv.kubernetes.io/provisioned-by": "rancher.io/local-path",
+				"kubevirt.io/provisionOnNode":     "worker-4",
+			}
+			is.Spec.NodeAffinity = nil
+			is.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{
+				HostPath: &corev1.HostPathVolumeSource{Path: "/opt/pvc-pics"},
+			}
+		case *corev1.PersistentVolumeClaim:
+			is.UID = "claim"
+		}
+	}
+	return all
+}
+
 // setting is what the plugin finds.
 type setting struct {
 	objects []runtime.Object
 	status  nodeapi.Status
 	volumes []nodeapi.VolumeStatus
 	execErr error
+	lacks   []string // rights
 }
 
 // run gives what the plugin writes, and how it ends.
@@ -196,7 +265,8 @@ func (s setting) run(t *testing.T, args ...string) (stdout, stderr string, code 
 	var out, problems bytes.Buffer
 	p := &plugin{
 		IOStreams: genericclioptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &problems},
-		flags:     genericclioptions.NewConfigFlags(true), now: clock, client: fake.NewClientset(s.objects...),
+		flags:     genericclioptions.NewConfigFlags(true), now: clock,
+		client: clustertest.Allow(fake.NewClientset(s.objects...), s.lacks...),
 	}
 	p.exec = func(_ context.Context, command []string) ([]byte, []byte, error) {
 		if s.execErr != nil {
@@ -206,6 +276,17 @@ func (s setting) run(t *testing.T, args ...string) (stdout, stderr string, code 
 			"/controller status --output json":                s.status,
 			"/controller volume list --output json":           s.volumes,
 			"/controller volume list --deleted --output json": deleted(),
+			"/controller move list --output json":             []nodeapi.Move{},
+
+			"/controller move start pvc-pg-0 --to worker-9 --dry-run --output json": planned(),
+			"/controller move start pvc-pg-2 --to worker-9 --dry-run --output json": nodeapi.Move{
+				PV: "pvc-pg-2", Claim: "shop/pg-2", From: "worker-4", To: "worker-9", Pool: "nvme", Bytes: 200 * gib,
+				Used: 188 * gib, Room: 500 * gib,
+			},
+			"/controller directory look /opt/pvc-pics --pool nvme --node worker-4 --output json": nodeapi.Directory{
+				Exists: true, SameMount: true, Enforceable: true, Files: 4711, Bytes: 3 * gib,
+				UsedAt: "/data (process 7)",
+			},
 		}
 		answer, ok := answers[strings.Join(command, " ")]
 		if !ok {
@@ -225,6 +306,15 @@ func TestPictures(t *testing.T) {
 		objects: objects(),
 		execErr: apierrors.NewForbidden(schema.GroupResource{Resource: "pods/exec"}, "hpp-controller-1",
 			errors.New("ask an admin")),
+	}
+	shop := setting{objects: objects(), status: well(), volumes: volumes()}
+	evicting := shop
+	evicting.lacks = []string{"create pods/eviction"}
+	cordoned := setting{objects: objects(), status: well()}
+	for _, o := range cordoned.objects {
+		if n, ok := o.(*corev1.Node); ok && n.Name == "worker-4" {
+			n.Spec.Unschedulable = true
+		}
 	}
 	for name, c := range map[string]struct {
 		setting
@@ -249,6 +339,7 @@ func TestPictures(t *testing.T) {
 		"volumes-none-json":      {usual, "get volumes -n nothing -o json"},
 		"volumes-unknown-claim":  {usual, "get volumes -n shop missing"},
 		"pools":                  {usual, "get pools"},
+		"pools-by-largest":       {usual, "get pools --state present,absent --sort -free"},
 		"pools-wide":             {usual, "get pools -o wide --node worker-9"},
 		"pools-without-rights":   {forbidden, "get pools"},
 		"nodes":                  {usual, "get nodes"},
@@ -261,8 +352,19 @@ func TestPictures(t *testing.T) {
 		"wrong-output":           {usual, "get pools -o xml"},
 		"wrong-flag":             {usual, "get pools --colour"},
 		"wrong-argument":         {usual, "get trash pg-0"},
-		"complete-claims":        {usual, "__complete get volumes -n shop p"},
-		"complete-nodes":         {usual, "__complete get pools --node w"},
+		"wrong-pool-state":       {usual, "get pools --state lost"},
+		"wrong-pool-sort":        {usual, "get pools --sort used"},
+		"pools-told":             {forbidden, "get pools --state degraded,absent,unknown -o wide"},
+		"move":                   {shop, "move pg-0 -n shop --to worker-9"},
+		"move-without-rights":    {evicting, "move pg-0 -n shop --to worker-9 --apply"},
+		"drain":                  {cordoned, "drain worker-4 --to worker-9"},
+		"node-release":           {usual, "node release worker-17"},
+		"discard":                {usual, "discard pvc-old left"},
+		"migrate": {
+			setting{objects: append(objects(), others()...)}, "migrate --from local-path --pool nvme -n shop",
+		},
+		"complete-claims": {usual, "__complete get volumes -n shop p"},
+		"complete-nodes":  {usual, "__complete get pools --node w"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			stdout, stderr, code := c.run(t, strings.Fields(c.args)...)

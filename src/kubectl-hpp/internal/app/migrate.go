@@ -44,7 +44,7 @@ func newMigrate(p *plugin) *cobra.Command {
 	flags.StringVar(&o.Provisioner, "provisioner", "", "name of the old provisioner, where that is not the usual one")
 	flags.StringVar(&o.Pool, "pool", "", "the pool that the volumes become part of")
 	flags.StringVar(&o.Enforce, "enforce", nodeapi.EnforceNow,
-		"when they are held to their sizes: now (before their pods start), later (volume enforce), never")
+		"when they are held to their sizes: now (before their pods start), later (kubectl hpp enforce), never")
 	flags.BoolVar(&o.Grow, "grow", false, "make volumes larger that use more than their claims asked for")
 	flags.BoolVar(&o.AnyPath, "any-path", false,
 		"also directories with other names than the old provisioner gives, such as by a pathPattern")

@@ -77,6 +77,12 @@ func (p *plugin) read(ctx context.Context, namespace string, questions ...string
 // list reads for a list, beside which is said what is missing in it.
 func (p *plugin) list(ctx context.Context, namespace string, questions ...string) (facts.Facts, error) {
 	f, err := p.read(ctx, namespace, questions...)
+	if err == nil && !f.Answered() && f.Away == "" { // the driver's pods say some of it
+		var api kubernetes.Interface
+		if api, err = p.api(); err == nil {
+			err = f.ReadPods(ctx, api)
+		}
+	}
 	for _, missing := range f.Missing {
 		p.note(missing)
 	}

@@ -3,6 +3,7 @@ package app
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -55,29 +56,36 @@ func (p *plugin) writeSummary(sum inventory.Summary) error {
 		return err
 	}
 	paint := table.PaintFor(p.Out)
-	switch {
-	case sum.Connected == nil:
-		_, err = fmt.Fprintln(p.Out, paint.Yellow("Whether something is wrong is not known: the controller did not "+
-			"answer."))
-		return err
-	case len(sum.Problems) == 0:
+	if len(sum.Problems) == 0 && sum.Connected != nil {
 		_, err = fmt.Fprintln(p.Out, paint.Green("All is well."))
 		return err
 	}
+	if err := p.writeProblems(sum.Problems, paint); err != nil || sum.Connected != nil {
+		return err
+	}
+	unknown := "Whether something is wrong is not known: the controller did not answer."
+	if sum.Pools != nil {
+		unknown = "Nothing but the state of the pools is known: the controller did not answer."
+	}
+	_, err = fmt.Fprintln(p.Out, paint.Yellow(unknown))
+	return err
+}
+
+func (p *plugin) writeProblems(problems []inventory.Problem, paint table.Paint) error {
 	var lines [][]string
-	for _, problem := range sum.Problems {
+	for _, problem := range problems {
 		lines = append(lines, []string{problem.About, problem.What, problem.More})
 	}
 	var text strings.Builder
 	if err := table.Lines(&text, lines); err != nil {
 		return err
 	}
-	for i, line := range strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n") {
+	for i, line := range slices.Collect(strings.Lines(text.String())) {
 		mark := paint.Yellow("!")
-		if sum.Problems[i].Severity <= diagnosis.Damaged {
+		if problems[i].Severity <= diagnosis.Damaged {
 			mark = paint.Red("!")
 		}
-		if _, err := fmt.Fprintf(p.Out, "%s %s\n", mark, strings.TrimRight(line, " ")); err != nil {
+		if _, err := fmt.Fprintf(p.Out, "%s %s\n", mark, strings.TrimRight(line, " \n")); err != nil {
 			return err
 		}
 	}

@@ -61,9 +61,9 @@ func several(all []string) string {
 	return all[0] + " +" + table.Count(&more)
 }
 
-// NameOfVolume is what kubectl calls the claim, or without one the volume's id.
+// NameOfVolume is what kubectl calls the claim, or where that is not bound to the volume, the volume's id.
 func NameOfVolume(v inventory.Volume) string {
-	if v.Claim == "" || v.PV == "" {
+	if v.Claim == "" || v.PV == "" || v.State == facts.Orphan {
 		return v.ID
 	}
 	return "persistentvolumeclaim/" + v.Claim

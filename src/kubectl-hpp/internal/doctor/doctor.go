@@ -47,8 +47,8 @@ type Facts struct {
 // Examine gives all checks, in the order in which things depend on each other.
 func Examine(f Facts) []Check {
 	return slices.Concat(
-		f.kubernetes(), f.csiDriver(), f.controller(), f.versions(), f.nodes(), f.pools(), f.classes(), f.snapshots(),
-		f.clocks(), f.rights(),
+		f.kubernetes(), f.csiDriver(), f.controller(), f.versions(), f.kernels(), f.nodes(), f.pools(), f.classes(),
+		f.snapshots(), f.clocks(), f.rights(),
 	)
 }
 

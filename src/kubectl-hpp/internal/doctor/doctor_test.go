@@ -54,6 +54,9 @@ func healthy() *doctor.Facts {
 	for _, name := range []string{"worker-1", "worker-2"} {
 		n := corev1.Node{ObjectMeta: meta("", name)}
 		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+		n.Status.NodeInfo = corev1.NodeSystemInfo{
+			KernelVersion: "6.1.0-26-amd64", OSImage: "Debian GNU/Linux 12 (bookworm)", Architecture: "amd64",
+		}
 		f.Nodes = append(f.Nodes, n)
 		drivers := []storagev1.CSINodeDriver{{Name: driver}}
 		f.CSINodes = append(f.CSINodes, storagev1.CSINode{
@@ -165,6 +168,16 @@ func nodeRows() []row {
 			f.Reported.Nodes[0].State, f.Reported.Nodes[0].Pools = "not connected", nil
 			f.Reported.Nodes[0].Seen = now().Add(-6 * time.Minute)
 		}, 1, 0},
+		{"a kernel that is too old", func(f *doctor.Facts) {
+			f.Nodes[0].Status.NodeInfo = corev1.NodeSystemInfo{
+				KernelVersion: "4.18.0-553.el8_10.x86_64", OSImage: "Rocky Linux 8.10", Architecture: "amd64",
+			}
+		}, 1, 0},
+		{"a kernel that does not mount everything", func(f *doctor.Facts) {
+			f.Nodes[1].Status.NodeInfo.KernelVersion = "5.8.0-63-generic"
+		}, 0, 1},
+		{"a kernel of no version", func(f *doctor.Facts) { f.Nodes[0].Status.NodeInfo.KernelVersion = "custom" }, 0, 1},
+		{"the oldest kernel", func(f *doctor.Facts) { f.Nodes[0].Status.NodeInfo.KernelVersion = "5.12.0" }, 0, 0},
 		{"another kubeletDir", func(f *doctor.Facts) { f.CSINodes[0].Spec.Drivers = nil }, 1, 0},
 		{"a driver's pod that is not ready", func(f *doctor.Facts) {
 			f.CSINodes[0].Spec.Drivers, f.DriverPods[0].Status.Conditions = nil, nil

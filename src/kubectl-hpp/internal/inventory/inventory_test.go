@@ -90,7 +90,7 @@ func TestSort(t *testing.T) {
 		"pool": "2 1 3", "-pool": "1 2 3",
 	} {
 		rows := slices.Clone(all)
-		err := inventory.Sort(rows, by)
+		err := inventory.Sort(rows, by, inventory.VolumeOrders())
 		var ids []string
 		for _, v := range rows {
 			ids = append(ids, v.ID)
@@ -99,7 +99,8 @@ func TestSort(t *testing.T) {
 			t.Errorf("%s: %v: %s, want %s", by, err, got, want)
 		}
 	}
-	if err := inventory.Sort(all, "--use"); err == nil || !strings.Contains(err.Error(), "want claim, size, used") {
+	err := inventory.Sort(all, "--use", inventory.VolumeOrders())
+	if err == nil || !strings.Contains(err.Error(), "want claim, size, used") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -123,8 +124,58 @@ func TestFilter(t *testing.T) {
 			t.Errorf("%+v: %v", c.filter, got)
 		}
 	}
-	err := inventory.Filter{States: []string{"ok", "fine"}}.Check()
+	err := inventory.Filter{States: []string{"ok", "fine"}}.Check(facts.States())
 	if err == nil || !strings.HasPrefix(err.Error(), `--state: "fine": want ok, orphan, lost`) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestPools: a pool is chosen by each of its states.
+func TestPools(t *testing.T) {
+	is := func(state, reason string, readOnly bool) nodeapi.PoolStatus {
+		return nodeapi.PoolStatus{Name: state + reason, State: state, Reason: reason, ReadOnly: readOnly}
+	}
+	f := facts.Facts{Reported: nodeapi.Status{Nodes: []nodeapi.NodeStatus{{Name: "a", Pools: []nodeapi.PoolStatus{
+		is(nodeapi.StatePresent, "", false), is(nodeapi.StatePresent, nodeapi.ReasonReadOnly, true),
+		is(nodeapi.StatePresent, nodeapi.ReasonNoNewVolumes, false), is(nodeapi.StateAbsent, "NotMounted", false),
+		is(nodeapi.StateNotSelected, nodeapi.ReasonNotSelected, false),
+		is(nodeapi.StateNotConfigured, nodeapi.ReasonNotConfigured, false), is("", "silent", false),
+	}}}}}
+	for state, want := range map[string]string{
+		"present": "present presentReadOnly presentNoNewVolumes", "read-only": "presentReadOnly",
+		"degraded": "presentNoNewVolumes", "absent": "absentNotMounted", "not-selected": "not selectedNotSelected",
+		"not-configured": "not configuredNotConfigured", "unknown": "silent",
+	} {
+		var found []string
+		for _, p := range inventory.Pools(f) {
+			if (inventory.Filter{States: []string{state}}).OfPool(p) {
+				found = append(found, p.Name)
+			}
+		}
+		if got := strings.Join(found, " "); got != want || !slices.Contains(inventory.PoolStates(), state) {
+			t.Errorf("%s: %q, want %q", state, got, want)
+		}
+	}
+}
+
+// TestPoolOrders: the usual order is by node, and there that of the controller.
+func TestPoolOrders(t *testing.T) {
+	all := []inventory.Pool{
+		{Node: "b", Name: "2", Free: new(int64(3))},
+		{Node: "b", Name: "1"},
+		{Node: "a", Name: "3", Free: new(int64(4))},
+	}
+	for by, want := range map[string]string{
+		"node": "3 2 1", "-node": "2 1 3", "pool": "1 2 3", "free": "3 2 1", "-free": "2 3 1", "largest": "3 2 1",
+	} {
+		rows := slices.Clone(all)
+		err := inventory.Sort(rows, by, inventory.PoolOrders())
+		var names []string
+		for _, p := range rows {
+			names = append(names, p.Name)
+		}
+		if got := strings.Join(names, " "); err != nil || got != want {
+			t.Errorf("%s: %v: %s, want %s", by, err, got, want)
+		}
 	}
 }

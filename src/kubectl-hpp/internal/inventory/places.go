@@ -1,7 +1,9 @@
 package inventory
 
 import (
+	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
@@ -26,8 +28,22 @@ type Pool struct {
 	Since    time.Time `json:"since,omitzero"`
 }
 
+// degraded is the state of a pool that is present, and in trouble.
+const degraded = nodeapi.StatePresent + ", degraded"
+
+// PoolStates are all values of --state of pools.
+func PoolStates() []string {
+	return []string{"present", "degraded", "read-only", "absent", "not-selected", "not-configured", facts.Unknown}
+}
+
+// Is reports whether a pool is in a state; it may be in two.
+func (p Pool) Is(state string) bool {
+	all := strings.Split(cmp.Or(p.State, facts.Unknown), ", ")
+	return slices.ContainsFunc(all, func(is string) bool { return strings.ReplaceAll(is, " ", "-") == state })
+}
+
 // Pools gives those of all nodes; of one that is not connected, and where the controller was not asked, those that
-// Kubernetes knows the room of.
+// Kubernetes knows the room of, and what the driver's pods say of them.
 func Pools(f facts.Facts) []Pool {
 	var all []Pool
 	for _, n := range f.Reported.Nodes {
@@ -35,6 +51,7 @@ func Pools(f facts.Facts) []Pool {
 			all = append(all, ofPool(n.Name, p))
 		}
 	}
+	all = append(all, told(f)...)
 	for _, c := range f.Capacities {
 		node, room := f.Room(c)
 		is, _ := f.Node(node)
@@ -59,8 +76,11 @@ func ofPool(node string, p nodeapi.PoolStatus) Pool {
 	if !p.Served() {
 		return row
 	}
-	if p.ReadOnly {
+	switch {
+	case p.ReadOnly:
 		row.State += ", read-only"
+	case p.State == nodeapi.StatePresent && p.Reason != "":
+		row.State = degraded
 	}
 	volumes, trash := int64(p.Volumes), int64(p.TrashEntries)
 	row.KeptBy, row.Backend = p.Enforcement, p.Backend

@@ -39,12 +39,13 @@ func Summarize(f facts.Facts, plugin string) Summary {
 	for _, count := range f.Waiting() {
 		sum.Waiting += count
 	}
-	if !f.Answered() {
-		return sum
+	if f.Answered() {
+		sum.Version = cmp.Or(f.Reported.Version, sum.Version)
+		sum.add(nodes, f)
+		sum.Problems = slices.Concat(sum.Problems, ofNodes(f), ofVolumes(volumes), ofVersions(f, plugin))
+	} else {
+		sum.told(f)
 	}
-	sum.Version = cmp.Or(f.Reported.Version, sum.Version)
-	sum.add(nodes, f)
-	sum.Problems = slices.Concat(sum.Problems, ofNodes(f), ofVolumes(volumes), ofVersions(f, plugin))
 	slices.SortStableFunc(sum.Problems, func(a, b Problem) int { return cmp.Compare(a.Severity, b.Severity) })
 	return sum
 }

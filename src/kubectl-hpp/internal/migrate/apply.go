@@ -15,6 +15,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/persistentvolume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/pods"
 )
 
@@ -25,6 +26,9 @@ const patience = 150
 // no other one; a claim that was begun is never left in the middle without a word.
 func (m *Migration) Apply(ctx context.Context, rows []Row) error {
 	journals, err := m.journals(ctx)
+	if err == nil {
+		err = m.may(ctx)
+	}
 	if err != nil {
 		return err
 	}
@@ -58,6 +62,22 @@ func (m *Migration) about(j *journal, err error) error {
 	return fmt.Errorf("claim %s: %w; run the command again to go on, or with --undo to go back", j.Claim, err)
 }
 
+// may says which right is missing to write journals and exchange PersistentVolumes.
+func (m *Migration) may(ctx context.Context) error {
+	return cluster.May(ctx, m.API,
+		cluster.Right{Resource: "persistentvolumes", Verbs: []string{"create", "patch", "delete"}},
+		cluster.Right{
+			Namespace: m.JournalNamespace, Resource: "configmaps", Verbs: []string{"create", "update", "delete"},
+		})
+}
+
+// mayStop says which right is missing to end the pods of claims, and have these bound again.
+func (m *Migration) mayStop(ctx context.Context, namespace string) error {
+	return cluster.May(ctx, m.API,
+		cluster.Right{Namespace: namespace, Resource: "pods/eviction", Verbs: []string{"create"}},
+		cluster.Right{Namespace: namespace, Resource: "persistentvolumeclaims", Verbs: []string{"patch"}})
+}
+
 func (m *Migration) journalOf(ctx context.Context, r Row) (*journal, error) {
 	pv, err := m.API.CoreV1().PersistentVolumes().Get(ctx, r.PV, metav1.GetOptions{})
 	if err != nil {
@@ -66,6 +86,9 @@ func (m *Migration) journalOf(ctx context.Context, r Row) (*journal, error) {
 	ref := pv.Spec.ClaimRef
 	if !m.IsOf(pv) || ref == nil {
 		return nil, fmt.Errorf("claim %s: PersistentVolume %s has changed; run the command again", r.Claim, r.PV)
+	}
+	if err := m.mayStop(ctx, ref.Namespace); err != nil {
+		return nil, fmt.Errorf("claim %s is not touched: %w", r.Claim, err)
 	}
 	j := &journal{
 		Phase: begun, From: m.From, Pool: m.Pool, Node: r.Node, Path: r.Path, Enforce: m.Enforce, Bytes: r.Bytes,
@@ -186,6 +209,7 @@ func (m *Migration) moveIn(ctx context.Context, j *journal) error {
 	if err := m.evict(ctx, j); err != nil {
 		return err
 	}
+	usedAt := ""
 	for round := range patience {
 		var found nodeapi.Directory
 		if err := m.Ask(ctx, &found, "directory", "look", j.Path, "--pool", j.Pool, "--node", j.Node); err != nil {
@@ -199,12 +223,13 @@ func (m *Migration) moveIn(ctx context.Context, j *journal) error {
 			j.Bytes = max(j.Bytes, taken.Bytes)
 			return nil
 		}
-		what := fmt.Sprintf("until nothing uses %s on node %s: used at %s", j.Path, j.Node, found.UsedAt)
+		usedAt = found.UsedAt
+		what := fmt.Sprintf("until nothing uses %s on node %s: used at %s", j.Path, j.Node, usedAt)
 		if err := m.waitFor(ctx, j, round, what); err != nil {
 			return err
 		}
 	}
-	return fmt.Errorf("something on node %s still uses %s: controller directory look says what", j.Node, j.Path)
+	return fmt.Errorf("something on node %s still uses %s: used at %s", j.Node, j.Path, usedAt)
 }
 
 // bind touches the claim, which a new PersistentVolume alone does not have looked at, until it is bound.

@@ -21,6 +21,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/cluster/clustertest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/migrate"
 )
 
@@ -47,7 +48,8 @@ var errFails = errors.New("the connection was cut")
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, Clientset: fake.NewClientset(objects()...), mounted: true, enforcing: 2, untagging: 2}
+	api := clustertest.Allow(fake.NewClientset(objects()...))
+	w := &world{t: t, Clientset: api, mounted: true, enforcing: 2, untagging: 2}
 	w.PrependReactor("create", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		if a.GetSubresource() != "eviction" {
 			return false, nil, nil
@@ -270,6 +272,39 @@ func TestUndoKilledAtEachStep(t *testing.T) {
 		}
 		if over {
 			return
+		}
+	}
+}
+
+// TestNoRights: nothing is begun that the user may not bring to its end, and nothing taken back.
+func TestNoRights(t *testing.T) {
+	for lacking, says := range map[string]string{
+		"create persistentvolumes":     "you may not create persistentvolumes;",
+		"patch persistentvolumes":      "you may not patch persistentvolumes;",
+		"delete persistentvolumes":     "you may not delete persistentvolumes;",
+		"create configmaps":            "you may not create configmaps in namespace hpp;",
+		"update configmaps":            "you may not update configmaps in namespace hpp;",
+		"create pods/eviction":         "you may not create pods/eviction in namespace shop;",
+		"patch persistentvolumeclaims": "you may not patch persistentvolumeclaims in namespace shop;",
+	} {
+		w := newWorld(t)
+		clustertest.Allow(w.Clientset, lacking)
+		if err := w.apply(); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", lacking, err)
+		}
+		if is := w.state(); is != isOld || w.restarted {
+			t.Errorf("%s: it is %s", lacking, is)
+		}
+		clustertest.Allow(w.Clientset)
+		if err := w.apply(); err != nil {
+			t.Fatal(err)
+		}
+		clustertest.Allow(w.Clientset, lacking)
+		if err := w.undo(); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", lacking, err)
+		}
+		if is := w.state(); is != isNew {
+			t.Errorf("%s: it is %s", lacking, is)
 		}
 	}
 }
@@ -500,6 +535,21 @@ func TestApplySaysWhatItWaitsFor(t *testing.T) {
 	if !strings.Contains(out.String(), "waits until 1 pods of it have ended, as db-0\n") ||
 		strings.Count(out.String(), wants) != 2 {
 		t.Error(out.String())
+	}
+}
+
+// TestStillUsed says where a directory is used that never gets free.
+func TestStillUsed(t *testing.T) {
+	w := newWorld(t)
+	m := w.migration(&bytes.Buffer{})
+	m.Wait = func(context.Context) error { w.mounted = true; return nil }
+	rows, err := m.Gather(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const says = "something on node worker-1 still uses " + old + ": used at /data (process 7); run the command again"
+	if err := m.Apply(t.Context(), rows); err == nil || !strings.Contains(err.Error(), says) || w.taken {
+		t.Errorf("%v, want %s", err, says)
 	}
 }
 

@@ -23,6 +23,9 @@ func (m *Migration) Undo(ctx context.Context) error {
 	if len(journals) == 0 {
 		return errors.New("there is nothing to undo: no claim was begun with, or --finish has ended it")
 	}
+	if err := m.may(ctx); err != nil {
+		return err
+	}
 	var problems []error
 	for _, j := range journals {
 		err := m.back(ctx, j)
@@ -37,6 +40,9 @@ func (m *Migration) Undo(ctx context.Context) error {
 }
 
 func (m *Migration) back(ctx context.Context, j *journal) error {
+	if err := m.mayStop(ctx, j.Claim.Namespace); err != nil {
+		return err
+	}
 	if err := m.enter(ctx, j, undoing); err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/persistentvolume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/facts"
@@ -53,8 +54,11 @@ func (m *Mover) Drain(ctx context.Context, d Drain) error {
 		return fmt.Errorf("of %d volumes, %d stay on node %s: %s", len(volumes), len(failed), d.Node,
 			strings.Join(failed, ", "))
 	}
-	if len(volumes) == 0 {
+	switch {
+	case len(volumes) == 0:
 		m.say("no claim has a volume on node %s", d.Node)
+	case !d.Apply:
+		m.say("nothing was done; add --apply to do it")
 	}
 	return nil
 }
@@ -115,7 +119,7 @@ func (m *Mover) choose(ctx context.Context, pv corev1.PersistentVolume) (string,
 		trouble = errors.Join(trouble, err)
 	}
 	return "", cmp.Or(trouble, fmt.Errorf("%w: no other node, on which its pods may run, has room for %s in "+
-		"pool %s", ErrRefused, size.String(), pool))
+		"pool %s", ErrRefused, bytesize.Format(size.Value()), pool))
 }
 
 // roomy are the nodes whose pool has room for a volume, the one with the most first.

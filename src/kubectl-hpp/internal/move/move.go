@@ -18,6 +18,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/persistentvolume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/pods"
 )
 
@@ -75,6 +76,12 @@ func (m *Mover) Plan(ctx context.Context, q Request) (p Plan, err error) {
 		return p, err
 	}
 	p.Problems = append(p.Problems, problemsOf(claim, p.Pods)...)
+	if slices.ContainsFunc(p.Pods, func(pod corev1.Pod) bool { return pod.Spec.NodeName != "" }) {
+		evict := cluster.Right{Namespace: q.Namespace, Resource: "pods/eviction", Verbs: []string{"create"}}
+		if err := cluster.May(ctx, m.API, evict); err != nil {
+			p.Problems = append(p.Problems, "the claim's pods cannot be evicted: "+err.Error())
+		}
+	}
 	// A node that is not there is a problem already, and its taints are not always for this user to read.
 	if node, err := m.API.CoreV1().Nodes().Get(ctx, q.To, metav1.GetOptions{}); err == nil {
 		for _, pod := range p.Pods {
@@ -131,7 +138,7 @@ func (m *Mover) Apply(ctx context.Context, q Request, p Plan) error {
 
 // follow evicts pods, and shows how far the move is, until it has ended.
 func (m *Mover) follow(ctx context.Context, q Request, p Plan) error {
-	progress, last, silent := progress{}, "", 0
+	progress, last, trouble, silent := progress{}, "", "", 0
 	for {
 		is, found, err := m.find(ctx, p.PV)
 		switch {
@@ -149,9 +156,10 @@ func (m *Mover) follow(ctx context.Context, q Request, p Plan) error {
 			}
 			err = m.clear(ctx, q, is)
 		}
-		if err != nil {
+		if err != nil && err.Error() != trouble {
 			m.say("  %v", err)
 		}
+		trouble = fmt.Sprint(err)
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)

@@ -17,6 +17,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/cluster/clustertest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/move"
 )
 
@@ -76,7 +77,7 @@ func claim() *corev1.PersistentVolumeClaim {
 }
 
 func newMover(c *controller, objects ...runtime.Object) (*move.Mover, *fake.Clientset, *strings.Builder) {
-	api, out := fake.NewClientset(objects...), &strings.Builder{}
+	api, out := clustertest.Allow(fake.NewClientset(objects...)), &strings.Builder{}
 	now := time.Unix(1e9, 0)
 	return &move.Mover{API: api, Controller: c, Out: out, Interval: time.Millisecond, Now: func() time.Time {
 		now = now.Add(time.Second)
@@ -89,10 +90,10 @@ func request() move.Request { return move.Request{Namespace: "shop", Claim: "dat
 // TestMove: the pod is evicted, once a PodDisruptionBudget allows it, and the one that comes in its place too early
 // goes.
 func TestMove(t *testing.T) {
-	phases := []string{"retain", "leave", "leave", "copy", "copy", "discard"}
+	phases := []string{"retain", "leave", "leave", "leave", "copy", "copy", "discard"}
 	c := &controller{}
 	m, api, out := newMover(c, claim(), volumeOn("a"), podOn("db-0", "a", corev1.PodRunning, true))
-	budget, copied := 2, int64(0)
+	budget, copied := 3, int64(0)
 	api.PrependReactor("create", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		if a.GetSubresource() != "eviction" {
 			return false, nil, nil
@@ -141,6 +142,9 @@ func TestMove(t *testing.T) {
 			t.Errorf("it does not say %q:\n%s", want, out)
 		}
 	}
+	if strings.Count(out.String(), "cannot be evicted yet") != 1 {
+		t.Errorf("it repeats itself:\n%s", out)
+	}
 	if pods, _ := api.CoreV1().Pods("shop").List(t.Context(), metav1.ListOptions{}); len(pods.Items) > 0 {
 		t.Errorf("there are %v", pods.Items)
 	}
@@ -177,6 +181,38 @@ func TestMoveIsRefused(t *testing.T) {
 		if slices.ContainsFunc(c.asked, func(line string) bool { return !strings.HasSuffix(line, "--dry-run") }) {
 			t.Errorf("%s: asked %q", says, c.asked)
 		}
+	}
+}
+
+// TestNoRights: no volume is marked whose pods the user may not evict, by move or by drain.
+func TestNoRights(t *testing.T) {
+	c := &controller{answer: func(line string) (any, error) {
+		if line == "move list" {
+			return []nodeapi.Move{}, nil
+		}
+		return nodeapi.Move{PV: "pv-1", Claim: "shop/data", From: "a", To: "b"}, nil
+	}}
+	m, api, out := newMover(c, claim(), volumeOn("a"), node("a", true), podOn("db-0", "a", corev1.PodRunning, true))
+	clustertest.Allow(api, "create pods/eviction")
+	const says = "problem: the claim's pods cannot be evicted: you may not create pods/eviction in namespace shop;"
+	if _, err := m.Plan(t.Context(), request()); !errors.Is(err, move.ErrRefused) ||
+		!strings.Contains(out.String(), says) {
+		t.Errorf("%v: %s", err, out)
+	}
+	err := m.Drain(t.Context(), move.Drain{Node: "a", To: "b", Driver: "driver", Apply: true})
+	if err == nil || !strings.Contains(err.Error(), "1 stay on node a: shop/data") ||
+		strings.Count(out.String(), says) != 2 {
+		t.Errorf("%v: %s", err, out)
+	}
+	if slices.ContainsFunc(c.asked, func(line string) bool { return !strings.HasSuffix(line, "--dry-run") }) {
+		t.Errorf("asked %q", c.asked)
+	}
+	// Nobody has to evict what does not run.
+	if err := api.CoreV1().Pods("shop").Delete(t.Context(), "db-0", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Plan(t.Context(), request()); err != nil {
+		t.Error(err)
 	}
 }
 

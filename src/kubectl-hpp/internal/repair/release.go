@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -16,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/facts"
@@ -106,7 +109,7 @@ func (c Config) writeLost(all []corev1.PersistentVolume) error {
 			then = "the PersistentVolume stays (Retain) until you delete it"
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", pv.Name, claim, pv.Status.Phase,
-			pv.Spec.Capacity.Storage().String(), then)
+			bytesize.Format(pv.Spec.Capacity.Storage().Value()), then)
 	}
 	if err := table.Flush(); err != nil {
 		return fmt.Errorf("write the PersistentVolumes: %w", err)
@@ -134,6 +137,25 @@ func (c Config) annotate(
 		return fmt.Errorf("%d of %d PersistentVolumes are given up; run the command again: %w",
 			len(all)-len(troubles), len(all), errors.Join(troubles...))
 	}
-	return c.print(fmt.Sprintf("\n%d PersistentVolumes are given up. Now delete the claims whose data is lost: each "+
-		"PersistentVolume goes with its claim.", len(all)))
+	return c.print(fmt.Sprintf("\n%d PersistentVolumes are given up: each goes with its claim.%s", len(all),
+		deletions(all)))
+}
+
+// deletions are the commands that delete the claims of PersistentVolumes, one for each namespace.
+func deletions(all []corev1.PersistentVolume) string {
+	claims := map[string]string{}
+	for _, pv := range all {
+		if ref := pv.Spec.ClaimRef; ref != nil && pv.Status.Phase == corev1.VolumeBound {
+			claims[ref.Namespace] += " " + ref.Name
+		}
+	}
+	if len(claims) == 0 {
+		return ""
+	}
+	var text strings.Builder
+	text.WriteString(" Now delete the claims whose data is lost:\n")
+	for _, namespace := range slices.Sorted(maps.Keys(claims)) {
+		fmt.Fprintf(&text, "\nkubectl delete pvc --namespace %s%s", namespace, claims[namespace])
+	}
+	return text.String()
 }

@@ -34,6 +34,8 @@ var (
 	ErrHalfMade = errors.New("it is half made")
 	// ErrGoesOn is work that nobody waits for any more.
 	ErrGoesOn = errors.New("the work goes on in the controller")
+	// ErrSome is what was not done of what was asked for; the rest was.
+	ErrSome = errors.New("not all was done")
 	// ErrFailed is work that has not done all of what it was to do.
 	ErrFailed = errors.New("the work has failed")
 )
@@ -81,6 +83,36 @@ func (c Config) names(what string, least int) cobra.PositionalArgs {
 		}
 		return nil
 	}
+}
+
+// some wants one argument of a command or more.
+func (c Config) some(what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return c.usage("no names: want %s", what)
+		}
+		return nil
+	}
+}
+
+// each does something about each of names until ctx ends, and says of which of several it failed.
+func each(ctx context.Context, names []string, do func(name string) error) error {
+	if len(names) == 1 {
+		return do(names[0])
+	}
+	var failed []string
+	for _, name := range names {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err := do(name); err != nil {
+			failed = append(failed, "\n  "+name+": "+err.Error())
+		}
+	}
+	if len(failed) > 0 {
+		return fmt.Errorf("%w: %d of %d:%s", ErrSome, len(failed), len(names), strings.Join(failed, ""))
+	}
+	return nil
 }
 
 // ask has the controller do something.
@@ -149,6 +181,10 @@ func (c Config) volume(all []nodeapi.VolumeStatus, name string) (v nodeapi.Volum
 	}
 	switch len(found) {
 	case 0:
+		if slices.ContainsFunc(all, func(v nodeapi.VolumeStatus) bool { return v.ID == name }) {
+			return v, fmt.Errorf("%w: %s is a snapshot: docs/runbooks/HostpathVolumesOrphaned.md#it-is-a-snapshot",
+				ErrNotFound, name)
+		}
 		return v, fmt.Errorf("%w: no volume is named %s, and none is of a claim %s; `kubectl hpp get volumes` lists "+
 			"them", ErrNotFound, name, claim)
 	case 1:

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/cluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/cluster/clustertest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/remote"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/repair"
 )
@@ -146,12 +147,12 @@ func class(name, driver, pool string) *storagev1.StorageClass {
 	}
 }
 
-func classes() *fake.Clientset {
-	return fake.NewClientset(
+func classes(lacking ...string) *fake.Clientset {
+	return clustertest.Allow(fake.NewClientset(
 		class("fast", "hpp", "nvme*"),
 		class("slow", "hpp", "local"),
 		class("theirs", "x", "local"),
-	)
+	), lacking...)
 }
 
 const undeleted = `apiVersion: v1
@@ -234,6 +235,23 @@ func TestHalfMade(t *testing.T) {
 	}
 }
 
+// TestNoRights: a volume is not brought back for whoever may not create what it needs then.
+func TestNoRights(t *testing.T) {
+	for lacking, says := range map[string]string{
+		"create persistentvolumes":      "you may not create persistentvolumes;",
+		"create persistentvolumeclaims": "you may not create persistentvolumeclaims in namespace shop;",
+	} {
+		p := &plugin{api: classes(lacking), answers: map[string][]string{
+			"volume list --deleted": {trash}, "volume list": {listed},
+		}}
+		p.fails(t, "undelete pvc-3 --apply", repair.ErrRefused, says, "without --apply the manifests are printed")
+		p.fails(t, "adopt pvc-3 --apply", repair.ErrRefused, says)
+		if diff := cmp.Diff([]string{"volume list --deleted", "volume list"}, p.asked); diff != "" {
+			t.Errorf("asked beside: %s", diff)
+		}
+	}
+}
+
 func TestAdopt(t *testing.T) {
 	const adopt = "volume adopt pvc-3 --node worker-2 --storage-class fast"
 	p := &plugin{api: classes(), answers: map[string][]string{
@@ -246,6 +264,34 @@ func TestAdopt(t *testing.T) {
 		"persistentvolume/old created\npersistentvolumeclaim/old created in shop\n")
 	p.fails(t, "adopt old", repair.ErrNotFound, "--node")
 	p.fails(t, "adopt old --node worker-2", errUsage, "--class")
+	p.fails(t, "adopt", errUsage, "no names")
+}
+
+// TestAdoptSeveral: each is tried, of those that fail it is said, and what is printed is one stream.
+func TestAdoptSeveral(t *testing.T) {
+	const fast, slow = " --node worker-2 --storage-class fast", " --node worker-2 --storage-class slow"
+	p := &plugin{api: classes(), answers: map[string][]string{
+		"volume list":               {listed},
+		"volume adopt pvc-3" + fast: {manifests("pvc-3", "other")},
+		"volume adopt pvc-2" + slow: {manifests("pvc-2", "data"), "refused: node worker-2: there is no room"},
+	}}
+	one := strings.NewReplacer("pvc-3", "pvc-2", "name: other", "name: data").Replace(undeleted)
+	p.must(t, "adopt pvc-2 pvc-3", one+"---\n"+undeleted)
+	got, _, err := p.run(t.Context(), "adopt --apply pvc-2 snapshot-1 lost pvc-3")
+	if want := "persistentvolume/pvc-3 created\npersistentvolumeclaim/other created in shop\n"; got != want {
+		t.Errorf("printed %s", got)
+	}
+	if !errors.Is(err, repair.ErrSome) || errors.Is(err, errUsage) || strings.Contains(err.Error(), "pvc-3") {
+		t.Errorf("got %v", err)
+	}
+	for _, part := range []string{
+		": 3 of 4:\n  pvc-2: the controller refused", "there is no room\n  snapshot-1: not found: snapshot-1 is a snap",
+		"\n  lost: not found: no volume is named lost",
+	} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%q is not in: %v", part, err)
+		}
+	}
 }
 
 // TestGivenUp: what cannot be undone is asked, or has to be said with the command.
@@ -254,6 +300,7 @@ func TestGivenUp(t *testing.T) {
 		"volume list":                                           {listed},
 		"volume discard pvc-3 --node worker-2":                  {`{"message": "volume pvc-3 is in the trash"}`},
 		"volume discard pvc-9 --node worker-1 --pv-on worker-2": {`{"message": "volume pvc-9 is in the trash"}`},
+		"volume discard pvc-2 --node worker-2":                  {"refused: node worker-2: it is mounted"},
 		"pool forget nvme0 --node worker-2":                     {`{"message": "pool nvme0 is forgotten on worker-2"}`},
 		"pool take nfs --from 77 --node worker-2":               {"refused: node worker-2: it belongs to 78"},
 	}}
@@ -261,6 +308,13 @@ func TestGivenUp(t *testing.T) {
 	p.must(t, "discard pvc-9 --node worker-1 --pv-on worker-2 -y", "volume pvc-9 is in the trash\n")
 	p.must(t, "pool forget nvme0 --node worker-2 --yes", "pool nvme0 is forgotten on worker-2\n")
 	p.fails(t, "pool take nfs --from 77 --node worker-2 --yes", remote.ErrRefused, "it belongs to 78")
+	p.fails(t, "discard pvc-2 pvc-9 pvc-3 --yes", repair.ErrSome, ": 2 of 3:\n  pvc-2: the controller refused",
+		"it is mounted\n  pvc-9: not found")
+	if !slices.Contains(p.asked, "volume discard pvc-3 --node worker-2") {
+		t.Errorf("asked %v", p.asked)
+	}
+	p.fails(t, "discard pvc-2 pvc-3", errUsage, "2 volumes go into the trash:\n  pvc-2 on node worker-2, made for "+
+		"shop/data\n  pvc-3 on node worker-2, made for shop/other\n")
 	p.asked = nil
 	p.fails(t, "discard pvc-3", errUsage, "Volume pvc-3 on node worker-2 goes into the trash.", "--yes")
 	p.fails(t, "pool forget nvme0 --node worker-2", errUsage, "--yes")
@@ -294,17 +348,24 @@ func volume(name, driver, node string, policy corev1.PersistentVolumeReclaimPoli
 func TestRelease(t *testing.T) {
 	everywhere := volume("everywhere", "hpp", "", corev1.PersistentVolumeReclaimDelete)
 	everywhere.Spec.NodeAffinity = nil
+	elsewhere := volume("c", "hpp", "worker-2", corev1.PersistentVolumeReclaimDelete)
+	elsewhere.Spec.ClaimRef.Namespace = "blog"
+	elsewhere.Spec.Capacity[corev1.ResourceStorage] = resource.MustParse("1500M")
+	released := volume("d", "hpp", "worker-2", corev1.PersistentVolumeReclaimDelete)
+	released.Status.Phase = corev1.VolumeReleased // its claim is gone
 	p := &plugin{
 		api: fake.NewClientset(volume("a", "hpp", "worker-2", corev1.PersistentVolumeReclaimDelete),
-			volume("b", "hpp", "worker-2", corev1.PersistentVolumeReclaimRetain),
+			volume("b", "hpp", "worker-2", corev1.PersistentVolumeReclaimRetain), elsewhere, released,
 			volume("other", "hpp", "worker-1", corev1.PersistentVolumeReclaimDelete),
 			volume("theirs", "x", "worker-2", corev1.PersistentVolumeReclaimDelete), everywhere),
 		answers: map[string][]string{"status": {`{"nodes": [{"name": "worker-1", "state": "connected"},
 			{"name": "worker-2", "state": "not connected"}]}`}},
 	}
-	const table = `PV  CLAIM      PHASE  SIZE  WHEN THE CLAIM IS DELETED
-a   shop/of-a  Bound  1Gi   the PersistentVolume goes
-b   shop/of-b  Bound  1Gi   the PersistentVolume stays (Retain) until you delete it
+	const table = `PV  CLAIM      PHASE     SIZE   WHEN THE CLAIM IS DELETED
+a   shop/of-a  Bound     1Gi    the PersistentVolume goes
+b   shop/of-b  Bound     1Gi    the PersistentVolume stays (Retain) until you delete it
+c   blog/of-c  Bound     1.3Gi  the PersistentVolume goes
+d   shop/of-d  Released  1Gi    the PersistentVolume goes
 
 `
 	p.fails(t, "node release worker-1 --apply", repair.ErrRefused, "node worker-1 is connected")
@@ -312,9 +373,11 @@ b   shop/of-b  Bound  1Gi   the PersistentVolume stays (Retain) until you delete
 	if got := p.released(t); len(got) > 0 {
 		t.Errorf("without --apply: %v", got)
 	}
-	p.must(t, "node release worker-2 --apply", table+"2 PersistentVolumes are given up. Now delete the claims whose "+
-		"data is lost: each PersistentVolume goes with its claim.\n")
-	if diff := cmp.Diff([]string{"a of worker-2", "b of worker-2"}, p.released(t)); diff != "" {
+	p.must(t, "node release worker-2 --apply", table+"4 PersistentVolumes are given up: each goes with its claim. "+
+		"Now delete the claims whose data is lost:\n\nkubectl delete pvc --namespace blog of-c\n"+
+		"kubectl delete pvc --namespace shop of-a of-b\n")
+	if diff := cmp.Diff([]string{"a of worker-2", "b of worker-2", "c of worker-2", "d of worker-2"},
+		p.released(t)); diff != "" {
 		t.Error(diff)
 	}
 	p.must(t, "node release worker-9", "no PersistentVolume of hpp is on node worker-9: nothing is to be done\n")

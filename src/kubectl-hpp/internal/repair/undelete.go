@@ -2,6 +2,7 @@ package repair
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -34,15 +35,16 @@ func (c Config) newUndelete() *cobra.Command {
 				return err
 			}
 			if apply {
-				if err := c.isFree(ctx, v.Claim, v.ID); err != nil {
+				if err := c.mayCreate(ctx, v.Claim, v.ID); err != nil {
 					return err
 				}
 			}
 			if class, err = c.class(ctx, class, v.Pool); err != nil {
 				return err
 			}
-			return c.manifests(ctx, apply, v.Node, v.ID,
+			left, err := c.manifests(ctx, apply, v.Node, v.ID,
 				"volume", "undelete", v.Entry, "--node", v.Node, "--storage-class", class)
+			return errors.Join(err, c.write(left))
 		},
 	}
 	addManifestFlags(command, &class, &node, &apply)
@@ -148,55 +150,4 @@ func means(named, pool string) bool {
 		}
 	}
 	return false
-}
-
-// adoptable finds a volume, on a node unless that is "".
-func (c Config) adoptable(ctx context.Context, name, node string) (v nodeapi.VolumeStatus, err error) {
-	found, err := c.volumes(ctx, []string{name})
-	switch {
-	case err == nil && (node == "" || node == found[0].Node):
-		return found[0], nil
-	case err != nil && node == "":
-		return v, fmt.Errorf("%w; a directory without a record is found with --node", err)
-	}
-	return v, c.usage("no volume %s is known on %s: name its StorageClass with --class", name, node)
-}
-
-func (c Config) newAdopt() *cobra.Command {
-	var class, node, size string
-	var apply bool
-	command := &cobra.Command{
-		Use: "adopt {ID|CLAIM}", Short: "Make a PersistentVolume and a claim for a volume that none names",
-		Args: c.names("one volume: its id, or the claim that it was made for", 1),
-		Long: "Print a PersistentVolume, and the claim that it was made for, for a volume that no PersistentVolume\n" +
-			"names: its disk was moved to the node, the node renamed, or the volume given up. With --apply create\n" +
-			"both, with your rights. A directory without a record is named with --node, and gets one of --size.",
-		Example: "  kubectl hpp adopt data-db-0 --namespace shop --apply\n" +
-			"  kubectl hpp adopt old-data --node worker-2 --size 10Gi --class local",
-		RunE: func(command *cobra.Command, args []string) error {
-			ctx := command.Context()
-			v := nodeapi.VolumeStatus{ID: args[0], Node: node}
-			var err error
-			if node == "" || class == "" {
-				v, err = c.adoptable(ctx, args[0], node)
-			}
-			if err == nil && apply {
-				err = c.isFree(ctx, v.Claim, v.ID)
-			}
-			if err == nil {
-				class, err = c.class(ctx, class, v.Pool)
-			}
-			if err != nil {
-				return err
-			}
-			asked := []string{"volume", "adopt", v.ID, "--node", v.Node, "--storage-class", class}
-			if size != "" {
-				asked = append(asked, "--size", size)
-			}
-			return c.manifests(ctx, apply, v.Node, v.ID, asked...)
-		},
-	}
-	addManifestFlags(command, &class, &node, &apply)
-	command.Flags().StringVar(&size, "size", "", "size of a directory that has no record, such as 10Gi")
-	return command
 }
