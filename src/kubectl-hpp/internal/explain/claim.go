@@ -63,16 +63,21 @@ func newClaim(f facts.Facts, object *corev1.PersistentVolumeClaim) claim {
 	return c
 }
 
-func (c claim) delayed() bool {
-	return c.class.VolumeBindingMode != nil && *c.class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
-}
-
 // id is what csi-provisioner calls the volume.
 func (c claim) id() string { return "pvc-" + string(c.UID) }
 
 // typed is a command about the claim.
 func (c claim) typed(verb, after string) string {
 	return strings.TrimSpace(fmt.Sprintf("kubectl %s pvc %s -n %s %s", verb, c.Name, c.Namespace, after))
+}
+
+// usedBy names the pods that use the claim.
+func (c claim) usedBy() string {
+	pods := make([]string, 0, len(c.users))
+	for _, pod := range c.users {
+		pods = append(pods, pod.Name)
+	}
+	return strings.Join(pods, ", ")
 }
 
 // bound explains a claim that has, or had, a PersistentVolume.
@@ -196,7 +201,7 @@ func (c claim) copied() (say.Answer, bool) {
 
 // unused is for a claim that no pod uses, which is not looked at before one does.
 func (c claim) unused() (say.Answer, bool) {
-	if c.class == nil || !c.delayed() || len(c.users) > 0 || c.Annotations[facts.SelectedNode] != "" {
+	if c.class == nil || !facts.Delayed(c.class) || len(c.users) > 0 || c.Annotations[facts.SelectedNode] != "" {
 		return say.No()
 	}
 	return say.Fine("WaitsForPod", fmt.Sprintf("Pending, which is as it should be: no pod uses it, and StorageClass "+

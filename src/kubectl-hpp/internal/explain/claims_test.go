@@ -146,6 +146,9 @@ func classes() []row {
 		{"being deleted, with a pod", pending(func(w *world) {
 			w.claim.DeletionTimestamp = &metav1.Time{Time: now()}
 		}), "Deleting!"},
+		{"being deleted, with a volume and a pod", func(w *world) {
+			w.claim.DeletionTimestamp = &metav1.Time{Time: now()}
+		}, "Deleting!"},
 		{
 			"its volume is gone", func(w *world) { w.claim.Status.Phase, w.Volumes = corev1.ClaimLost, nil },
 			"VolumeGone!",

@@ -52,6 +52,17 @@ func served() []row {
 		{"its pool is none of the node's", func(w *world) { w.pools[0].Name = "other" }, "PoolAbsent!"},
 		{"its pool hangs", func(w *world) { w.pools[0].Seen = now().Add(-10 * time.Minute) }, "PoolHangs!"},
 		{"its pool is read-only", func(w *world) { w.pools[0].ReadOnly = true }, "PoolReadOnly!"},
+		{"its claim is being deleted", func(w *world) {
+			w.claim.DeletionTimestamp = &metav1.Time{Time: now()}
+		}, "Deleting!"},
+		{"its claim is being deleted, and is full", func(w *world) {
+			w.claim.DeletionTimestamp, w.claim.Finalizers = &metav1.Time{Time: now()}, []string{"example.com/backup"}
+			w.Pods, w.Listed[0].Used = nil, 200*gibi
+		}, "Deleting! Full!"},
+		{"its claim is being deleted, and it is kept", func(w *world) {
+			w.claim.DeletionTimestamp = &metav1.Time{Time: now()}
+			w.pv.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
+		}, "Deleting"},
 		{"its directory is lost", func(w *world) { w.warn(nodeapi.WarningVolumeLost) }, "VolumeLost!"},
 		{"its record cannot be used", func(w *world) { w.warn(nodeapi.WarningVolumeRefused) }, "VolumeRefused!"},
 		{"it is not found", func(w *world) { w.Listed[0].State = "not found" }, "VolumeMissing!"},

@@ -18,6 +18,29 @@ func (v volume) keeps() bool {
 	return v.pv.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain
 }
 
+// reclaim is the command that changes what becomes of the volume when its claim is gone.
+func (v volume) reclaim(policy corev1.PersistentVolumeReclaimPolicy) string {
+	return fmt.Sprintf(`kubectl patch pv %s -p '{"spec":{"persistentVolumeReclaimPolicy":%q}}'`, v.Name, policy)
+}
+
+// leaving is for a volume whose claim is being deleted: the last moment at which its data can be kept.
+func (v volume) leaving() (say.Answer, bool) {
+	if v.claim == nil || v.claim.DeletionTimestamp == nil || v.pv.Status.Phase != corev1.VolumeBound {
+		return say.No()
+	}
+	message := "Bound, but its claim is being deleted, and goes once these finalizers are gone: " +
+		strings.Join(v.claim.Finalizers, ", ")
+	if len(v.claim.users) > 0 {
+		message = "Bound, but its claim is being deleted, and goes once pod " + v.claim.usedBy() + " is gone"
+	}
+	if v.keeps() {
+		return say.Fine("Deleting", message+". Its reclaim policy Retain keeps the volume.",
+			"kubectl hpp explain pv "+v.Name)
+	}
+	return say.Wrong("Deleting", message+". The volume goes with it, and its data.",
+		"To keep the data: "+v.reclaim(corev1.PersistentVolumeReclaimRetain))
+}
+
 // unreleased is for a volume that is to be deleted, and is not yet.
 func (v volume) unreleased() (say.Answer, bool) {
 	if v.pv.Status.Phase != corev1.VolumeReleased || v.keeps() {
@@ -50,8 +73,8 @@ func (v volume) retained() (say.Answer, bool) {
 		"volume: %s in pool %s on node %s.", v.Claim, bytesize.Format(v.Bytes), v.Pool, v.node),
 		fmt.Sprintf(`For a claim of that name again: kubectl patch pv %s --type json -p '[{"op": "remove", "path": `+
 			`"/spec/claimRef/uid"}, {"op": "remove", "path": "/spec/claimRef/resourceVersion"}]'`, v.Name),
-		"For another claim: docs/how-to/reuse-a-retained-volume.md", fmt.Sprintf(`To delete it, data and all: `+
-			`kubectl patch pv %s -p '{"spec": {"persistentVolumeReclaimPolicy": "Delete"}}'`, v.Name))
+		"For another claim: docs/how-to/reuse-a-retained-volume.md",
+		"To delete it, data and all: "+v.reclaim(corev1.PersistentVolumeReclaimDelete))
 }
 
 func (v volume) available() (say.Answer, bool) {

@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/persistentvolume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/facts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/room"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/say"
@@ -35,7 +34,7 @@ func Pod(f facts.Facts, object *corev1.Pod) say.Answer {
 			continue
 		}
 		p.claims = append(p.claims, f.Claims[i])
-		if node := nodeOf(f, f.Claims[i]); node != "" {
+		if node := f.NodeOf(f.Claims[i]); node != "" {
 			p.nodes[name] = node
 		}
 	}
@@ -71,19 +70,6 @@ func (p pod) claimFirst(a say.Answer) say.Answer {
 	a.Also, a.About = nil, "pod "+p.Name
 	claim.Also = append([]say.Answer{a}, others...)
 	return claim
-}
-
-// nodeOf is the node of a claim's volume, "" where it has none or it is on all.
-func nodeOf(f facts.Facts, c corev1.PersistentVolumeClaim) string {
-	for i := range f.Volumes {
-		if f.Volumes[i].Name != c.Spec.VolumeName {
-			continue
-		}
-		if nodes, _ := persistentvolume.Nodes(&f.Volumes[i], f.Controller.TopologyKey); len(nodes) > 0 {
-			return nodes[0]
-		}
-	}
-	return ""
 }
 
 func (p pod) ended() (say.Answer, bool) {
@@ -154,7 +140,7 @@ func (p pod) stuck() (say.Answer, bool) {
 		default:
 			return say.Wrong("NodeGone", where+"which is gone.", "docs/how-to/lose-a-node.md#the-node-is-gone")
 		}
-		if said := unschedulable(*p.Pod); said != "" {
+		if said := facts.Unschedulable(*p.Pod); said != "" {
 			return say.Wrong("NodeFull", where+"and the scheduler does not put the pod there: "+said,
 				"kubectl describe node "+node, move)
 		}
@@ -163,7 +149,7 @@ func (p pod) stuck() (say.Answer, bool) {
 }
 
 func (p pod) unscheduled() (say.Answer, bool) {
-	said := unschedulable(*p.Pod)
+	said := facts.Unschedulable(*p.Pod)
 	if said == "" {
 		return say.No()
 	}

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
@@ -89,45 +88,23 @@ func (c claim) noRoom() (say.Answer, bool) {
 		return a, true
 	}
 	a.Next = append(a.Next, "Make room: kubectl hpp get volumes --pool "+c.pools[0]+" --sort use")
-	if deleted := c.trash(); deleted > 0 {
+	if deleted := c.Trashed(c.pools); deleted > 0 {
 		a.Next = append(a.Next, fmt.Sprintf("%d deleted volumes are kept in its trash: kubectl hpp get trash", deleted))
 	}
 	a.Next = append(a.Next, "Or delete the claim and make it anew with less: "+c.typed("delete", ""))
 	return a, true
 }
 
-// trash is how many deleted volumes the claim's pools keep.
-func (c claim) trash() (deleted int) {
-	for _, n := range c.Reported.Nodes {
-		for _, p := range n.Pools {
-			if slices.Contains(c.pools, p.Name) {
-				deleted += p.TrashEntries
-			}
-		}
-	}
-	return deleted
-}
-
 // unscheduled is for a claim that waits for a pod which waits for something else.
 func (c claim) unscheduled() (say.Answer, bool) {
 	for _, pod := range c.users {
-		if said := unschedulable(pod); said != "" {
+		if said := facts.Unschedulable(pod); said != "" {
 			return say.Wrong("PodUnschedulable", fmt.Sprintf("Pending: its volume is made when pod %s has a node, "+
 				"and the scheduler finds none: %s", pod.Name, said), fmt.Sprintf("kubectl describe pod %s -n %s",
 				pod.Name, pod.Namespace))
 		}
 	}
 	return say.No()
-}
-
-// unschedulable is why the scheduler finds no node for a pod, "" where it has one or has not looked.
-func unschedulable(pod corev1.Pod) string {
-	for _, is := range pod.Status.Conditions {
-		if is.Type == corev1.PodScheduled && is.Status == corev1.ConditionFalse && pod.Spec.NodeName == "" {
-			return is.Message
-		}
-	}
-	return ""
 }
 
 // refused is for a claim whose volume was refused, for a reason that is not known here.

@@ -48,7 +48,7 @@ func Volume(f facts.Facts, pv *corev1.PersistentVolume) say.Answer {
 
 func explainVolume(f facts.Facts, pv *corev1.PersistentVolume, owner *claim) say.Answer {
 	v := newVolume(f, pv, owner)
-	answers := say.Each(v, volume.let, volume.gone, volume.driverless, volume.away, volume.absent,
+	answers := say.Each(v, volume.leaving, volume.let, volume.gone, volume.driverless, volume.away, volume.absent,
 		volume.lost, volume.missing, volume.moved, volume.hanging, volume.readOnly, volume.unreleased, volume.failed,
 		volume.retained, volume.available, volume.notGrown, volume.full, volume.notEnforced, volume.copies)
 	if answer, _ := say.Join(answers); answer.Wrong {
@@ -227,9 +227,5 @@ func (v volume) describe() string {
 	if len(v.claim.users) == 0 {
 		return text + "; no pod uses it."
 	}
-	pods := make([]string, 0, len(v.claim.users))
-	for _, pod := range v.claim.users {
-		pods = append(pods, pod.Name)
-	}
-	return text + "; used by pod " + strings.Join(pods, ", ") + "."
+	return text + "; used by pod " + v.claim.usedBy() + "."
 }

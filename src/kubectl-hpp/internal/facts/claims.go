@@ -12,6 +12,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/persistentvolume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/cluster"
 )
@@ -108,6 +109,43 @@ func ClaimsOf(pod corev1.Pod) (all []string) {
 		}
 	}
 	return all
+}
+
+// NodeOf is the node of a claim's volume, "" where it has none or it is on all.
+func (f Facts) NodeOf(c corev1.PersistentVolumeClaim) string {
+	pv := find(f.Volumes, func(v corev1.PersistentVolume) bool { return v.Name == c.Spec.VolumeName })
+	if pv == nil {
+		return ""
+	}
+	nodes, _ := persistentvolume.Nodes(pv, f.Controller.TopologyKey)
+	return strings.Join(nodes[:min(len(nodes), 1)], "")
+}
+
+// Delayed reports whether volumes of a class are made for pods.
+func Delayed(c *storagev1.StorageClass) bool {
+	return c.VolumeBindingMode != nil && *c.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
+}
+
+// Trashed is how many deleted volumes some pools keep.
+func (f Facts) Trashed(pools []string) (deleted int) {
+	for _, n := range f.Reported.Nodes {
+		for _, p := range n.Pools {
+			if slices.Contains(pools, p.Name) {
+				deleted += p.TrashEntries
+			}
+		}
+	}
+	return deleted
+}
+
+// Unschedulable is why the scheduler finds no node for a pod, "" where it has one or has not looked.
+func Unschedulable(pod corev1.Pod) string {
+	for _, is := range pod.Status.Conditions {
+		if is.Type == corev1.PodScheduled && is.Status == corev1.ConditionFalse && pod.Spec.NodeName == "" {
+			return is.Message
+		}
+	}
+	return ""
 }
 
 // Inline reports whether a pod has a volume of the driver that lives and dies with it.
