@@ -71,8 +71,8 @@ func (v volume) retained() (say.Answer, bool) {
 	}
 	return say.Fine("Retained", fmt.Sprintf("Released: its claim %s is gone, and its reclaim policy Retain keeps the "+
 		"volume: %s in pool %s on node %s.", v.Claim, bytesize.Format(v.Bytes), v.Pool, v.node),
-		fmt.Sprintf(`For a claim of that name again: kubectl patch pv %s --type json -p '[{"op": "remove", "path": `+
-			`"/spec/claimRef/uid"}, {"op": "remove", "path": "/spec/claimRef/resourceVersion"}]'`, v.Name),
+		fmt.Sprintf(`For a claim of that name again: kubectl patch pv %s --type merge -p `+
+			`'{"spec":{"claimRef":{"uid":null,"resourceVersion":null}}}'`, v.Name),
 		"For another claim: docs/how-to/reuse-a-retained-volume.md",
 		"To delete it, data and all: "+v.reclaim(corev1.PersistentVolumeReclaimDelete))
 }
