@@ -39,6 +39,7 @@ type installation struct {
 	api     *fake.Clientset
 	status  nodeapi.Status
 	volumes []nodeapi.VolumeStatus
+	deleted []nodeapi.DeletedVolume
 	refused error // of running a command in its pod
 }
 
@@ -164,6 +165,8 @@ func (is *installation) exec(_ context.Context, command []string) (stdout, stder
 		answer = is.status
 	case "/controller volume list --output json":
 		answer = is.volumes
+	case "/controller volume list --deleted --output json":
+		answer = is.deleted
 	default:
 		panic("nobody expected " + asked)
 	}
@@ -205,6 +208,27 @@ func TestDiagnosis(t *testing.T) {
 		"orphan.txt":    {args: []string{"explain", "pv", "pvc-3"}, want: exitTrouble},
 		"doctor.txt":    {args: []string{"doctor"}, want: exitTrouble},
 		"report.html":   {args: []string{"report", "--file", "-"}},
+		"claim-gone.txt": {
+			args: []string{"explain", "pvc", "fill"}, want: exitTrouble, change: func(is *installation) {
+				is.deleted = []nodeapi.DeletedVolume{{
+					Entry: "pvc-4.1795", Node: "worker-1", ID: "pvc-4", Pool: "nvme", Claim: "shop/fill", Bytes: gibi,
+					Deleted: testNow().Add(-time.Hour),
+				}, {Entry: "pvc-5.1796", Node: "worker-1", Claim: "blog/fill"}}
+			},
+		},
+		"claim-orphaned.txt": {
+			args: []string{"explain", "pvc", "fill"}, want: exitTrouble,
+			change: func(is *installation) { is.volumes[2].Claim = "shop/fill" },
+		},
+		"claim-retained.txt": {
+			args: []string{"explain", "pvc", "fill"}, want: exitTrouble, change: func(is *installation) {
+				pv := &corev1.PersistentVolume{ObjectMeta: object("", "pvc-4", nil)}
+				pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: testDriver, VolumeHandle: "pvc-4"}
+				pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "shop", Name: "fill"}
+				pv.Status.Phase, is.refused = corev1.VolumeReleased, forbidden
+				_ = is.api.Tracker().Add(pv)
+			},
+		},
 		"claim-without-exec.txt": {
 			args: []string{"explain", "pvc", "pg-3"}, change: func(is *installation) { is.refused = forbidden },
 		},

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/diagnosis"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/explain"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/facts"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/remote"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/say"
 )
 
@@ -102,7 +104,7 @@ func (p *plugin) explain(ctx context.Context, kind, name string) (answer say.Ans
 	}
 	switch kind {
 	case "pvc":
-		return explainClaim(ctx, api, f, name)
+		return p.explainClaim(ctx, f, corev1.ObjectReference{Namespace: namespace, Name: name})
 	case "pod":
 		return explainPod(ctx, api, f, corev1.ObjectReference{Namespace: namespace, Name: name})
 	case "pv":
@@ -129,19 +131,39 @@ func notFound(what, name string, there []string) error {
 	return fmt.Errorf("there is no %s %s; there are: %s", what, name, abridge.Names(there))
 }
 
-func explainClaim(
-	ctx context.Context, api kubernetes.Interface, f facts.Facts, name string,
+func (p *plugin) explainClaim(
+	ctx context.Context, f facts.Facts, named corev1.ObjectReference,
 ) (answer say.Answer, err error) {
-	i := slices.IndexFunc(f.Claims, func(c corev1.PersistentVolumeClaim) bool { return c.Name == name })
+	i := slices.IndexFunc(f.Claims, func(c corev1.PersistentVolumeClaim) bool { return c.Name == named.Name })
 	if i < 0 {
-		return answer, notFound("claim", name,
-			namesOf(f.Claims, func(c corev1.PersistentVolumeClaim) string { return c.Name }))
+		return p.explainClaimless(ctx, f, named)
+	}
+	api, err := p.api()
+	if err != nil {
+		return answer, err
 	}
 	c := &f.Claims[i]
 	if err = claimEvents(ctx, api, &f, c); err != nil {
 		return answer, err
 	}
 	return explain.Claim(f, c), nil
+}
+
+// explainClaimless looks for what is left of a claim that is not there.
+func (p *plugin) explainClaimless(
+	ctx context.Context, f facts.Facts, named corev1.ObjectReference,
+) (answer say.Answer, err error) {
+	if f.Answered() {
+		var controller *remote.Controller
+		if controller, err = p.controller(ctx); err == nil {
+			err = controller.Ask(ctx, &f.Deleted, strings.Fields(askTrash)...)
+		}
+	}
+	if answer, found := diagnosis.Claimless(f, named.Namespace+"/"+named.Name); found {
+		return answer, nil
+	}
+	there := namesOf(f.Claims, func(c corev1.PersistentVolumeClaim) string { return c.Name })
+	return answer, errors.Join(notFound("claim", named.Name, there), err)
 }
 
 // claimEvents adds what was said about a claim and its PersistentVolume.

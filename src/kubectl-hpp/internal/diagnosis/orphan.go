@@ -3,6 +3,7 @@ package diagnosis
 import (
 	"cmp"
 	"fmt"
+	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
@@ -12,6 +13,34 @@ import (
 
 // Orphaned reports whether a volume is an orphan, by what the controller says of it.
 func Orphaned(v nodeapi.VolumeStatus) bool { return facts.StateOf(v.State) == facts.Orphan }
+
+// Claimless explains a claim that is not there, where something is left of its volume.
+func Claimless(f facts.Facts, claim string) (a say.Answer, found bool) {
+	a = say.Answer{Reason: "ClaimGone", Wrong: true, Message: "There is no claim " + claim + " any more."}
+	for _, pv := range f.Volumes {
+		if of := pv.Spec.ClaimRef; of != nil && of.Namespace+"/"+of.Name == claim {
+			a.Rows = append(a.Rows, [2]string{"PersistentVolume " + pv.Name, string(pv.Status.Phase)})
+			a.Next = append(a.Next, "kubectl hpp explain pv "+pv.Name)
+		}
+	}
+	for _, v := range f.Listed {
+		if v.Claim == claim && v.PV == "" && v.SnapshotOf == "" {
+			a.Rows = append(a.Rows, [2]string{"volume " + v.ID, fmt.Sprintf("%s in pool %s on node %s, without a "+
+				"PersistentVolume", bytesize.Format(v.Bytes), v.Pool, v.Node)})
+			a.Next = append(a.Next, fmt.Sprintf("To have it again: kubectl hpp adopt %s --node %s --apply", v.ID,
+				v.Node))
+		}
+	}
+	for _, d := range f.Deleted {
+		if d.Claim == claim {
+			a.Rows = append(a.Rows, [2]string{"in the trash", fmt.Sprintf("%s in pool %s on node %s, deleted %s",
+				bytesize.Format(d.Bytes), d.Pool, d.Node, d.Deleted.UTC().Format(time.RFC3339))})
+			a.Next = append(a.Next, fmt.Sprintf("To have it again: kubectl hpp undelete %s --node %s --apply", d.Entry,
+				d.Node))
+		}
+	}
+	return a, len(a.Rows) > 0
+}
 
 // Orphan explains a volume that no PersistentVolume names, for its id.
 func Orphan(v nodeapi.VolumeStatus) say.Answer {
