@@ -225,7 +225,7 @@ func (c claim) sourceAway() (say.Answer, bool) {
 		return say.No()
 	}
 	what := source.Kind + " " + source.Name
-	said := facts.LastOf(c.told, "ProvisioningFailed")
+	said := c.Refusal(c.told)
 	if strings.Contains(said, "is not connected to the controller") {
 		return say.Wrong("SourceAway", fmt.Sprintf("Pending: the node of %s, which it is a copy of, is not "+
 			"connected: %s", what, facts.WithoutCode(said)), "kubectl hpp get nodes", "Bring the node back: the copy "+

@@ -96,6 +96,17 @@ func waiting() []row {
 			w.tell("PersistentVolumeClaim", "shop", "pg", "ProvisioningFailed", "failed to provision volume with "+
 				"StorageClass \"fast\": rpc error: code = InvalidArgument desc = parameters.uid: \"x\"\x1b[2J")
 		}), "Refused!"},
+		{"refused by the driver, and then a conflict", pending(func(w *world) {
+			w.ask("100Gi")
+			w.pod.Status.Conditions = nil
+			w.tell("PersistentVolumeClaim", "shop", "pg", "ProvisioningFailed", "rpc error: code = InvalidArgument "+
+				"desc = access mode MULTI_NODE_MULTI_WRITER: want ReadWriteOnce, or a pool with sharedAccess: true")
+			w.tell("PersistentVolumeClaim", "shop", "pg", "ProvisioningFailed", "Operation cannot be fulfilled on "+
+				"persistentvolumeclaims \"pg\": the object has been modified; please apply your changes to the "+
+				"latest version and try again")
+			w.tell("PersistentVolumeClaim", "shop", "pg", "ProvisioningFailed", "of another component")
+			w.Events[0].Source.Component = driver + "_csi-provisioner"
+		}), "Refused!"},
 		{"nothing known", pending(func(w *world) {
 			w.ask("100Gi")
 			w.pod.Status.Conditions = nil

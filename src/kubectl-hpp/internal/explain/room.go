@@ -109,7 +109,7 @@ func (c claim) unscheduled() (say.Answer, bool) {
 
 // refused is for a claim whose volume was refused, for a reason that is not known here.
 func (c claim) refused() (say.Answer, bool) {
-	said := facts.LastOf(c.told, "ProvisioningFailed")
+	said := c.Refusal(c.told)
 	if said == "" {
 		return say.No()
 	}

@@ -168,10 +168,19 @@ func (f Facts) About(kind string, object metav1.Object) (about []corev1.Event) {
 	return about
 }
 
-// LastOf is the message of the newest event with one of these reasons, "" without one.
+// Refusal is why a claim got no volume: the driver's newest answer, else what anyone else has said last.
+func (f Facts) Refusal(events []corev1.Event) string {
+	ours := slices.DeleteFunc(slices.Clone(events), func(e corev1.Event) bool {
+		return !strings.HasPrefix(e.Source.Component, f.Controller.Driver)
+	})
+	return cmp.Or(LastOf(ours, "ProvisioningFailed"), LastOf(events, "ProvisioningFailed"))
+}
+
+// LastOf is the message of the newest event with one of these reasons, "" without one. Of conflicts nothing is said:
+// whoever has one tries again.
 func LastOf(events []corev1.Event, reasons ...string) (message string) {
 	for _, e := range events {
-		if slices.Contains(reasons, e.Reason) {
+		if slices.Contains(reasons, e.Reason) && !strings.Contains(e.Message, "the object has been modified") {
 			message = strings.TrimSpace(e.Message)
 		}
 	}
