@@ -105,7 +105,7 @@ func (n node) gone() (say.Answer, bool) {
 	}
 	return say.Wrong("NodeGone", fmt.Sprintf("There is no node %s any more; PersistentVolumes that name it: %d.",
 		n.name, lost),
-		"If it does not come back, delete the claims of what is lost: kubectl hpp get volumes --node "+n.name,
+		"If it does not come back, delete the claims of what is lost: kubectl hpp get volumes -A --node "+n.name,
 		"docs/how-to/lose-a-node.md#the-node-is-gone")
 }
 

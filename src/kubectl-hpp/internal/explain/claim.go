@@ -95,7 +95,7 @@ func (c claim) bound() say.Answer {
 				fmt.Sprintf("If a migration or a move of it was begun: kubectl hpp migrate … -n %s %s --apply goes "+
 					"on, --undo goes back; kubectl hpp move %[2]s -n %[1]s --to NODE --apply goes on", c.Namespace,
 					c.Name),
-				"See whether the data is still there: kubectl hpp get volumes, kubectl hpp get trash",
+				"See whether the data is still there: kubectl hpp get volumes -A, kubectl hpp get trash",
 				"If it is an orphan: kubectl hpp adopt " + c.Spec.VolumeName + " --node NODE",
 				"If it is in the trash: kubectl hpp undelete ENTRY --node NODE",
 				"If nobody wants it: " + c.typed("delete", ""),

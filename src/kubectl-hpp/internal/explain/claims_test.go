@@ -49,6 +49,11 @@ func claims() []row {
 				p.Allocatable, p.TrashEntries = 0, 2
 			}
 		}), "NoRoom!"},
+		{"the disk is full, and has no quota", pending(func(w *world) {
+			for _, p := range w.pools {
+				p.Free, p.Allocatable, p.Enforcement = 0, 0, "none"
+			}
+		}), "NoRoom!"},
 		{"the pool can be used nowhere", pending(func(w *world) {
 			w.pools[0].State, w.pools[0].Message = nodeapi.StateAbsent, "nothing mounted at /mnt/nvme"
 			w.pools[1].ReadOnly = true

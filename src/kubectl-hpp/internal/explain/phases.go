@@ -93,7 +93,7 @@ func (v volume) notGrown() (say.Answer, bool) {
 	}
 	what := fmt.Sprintf("it asks for %s and has %s", v.claim.wants(), bytesize.Format(v.Bytes))
 	if said := facts.LastOf(v.claim.told, "VolumeResizeFailed"); said != "" {
-		next := []string{"Make room in the pool: kubectl hpp get volumes --node " + v.node + " --pool " + v.Pool}
+		next := []string{"Make room in the pool: kubectl hpp get volumes -A --node " + v.node + " --pool " + v.Pool}
 		if left := v.Bytes + v.in.Allocatable; v.in.Allocatable > 0 && left < v.claim.bytes {
 			next = append(next, fmt.Sprintf("Or ask for no more than %s: %s", bytesize.Format(left), v.grow(left)))
 		}
@@ -134,7 +134,7 @@ func (v volume) full() (say.Answer, bool) {
 	case v.in.Name != "" && v.in.Allocatable <= 0:
 		return say.Wrong("Full", message+fmt.Sprintf(" Pool %s on node %s may have no room to grow it.", v.Pool,
 			v.node), "Try: "+v.grow(v.Bytes/2*3),
-			"Or make room: kubectl hpp get volumes --node "+v.node+" --pool "+v.Pool,
+			"Or make room: kubectl hpp get volumes -A --node "+v.node+" --pool "+v.Pool,
 			fmt.Sprintf("Or move it: kubectl hpp move %s -n %s --to NODE", v.claim.Name, v.claim.Namespace))
 	case v.in.Name != "" && v.in.Allocatable < v.Bytes/2:
 		return say.Wrong("Full", message, fmt.Sprintf("Grow it by what is left, %s: %s",

@@ -87,7 +87,10 @@ func (c claim) noRoom() (say.Answer, bool) {
 		a.Next = append(a.Next, "See what each needs: kubectl hpp explain node NODE")
 		return a, true
 	}
-	a.Next = append(a.Next, "Make room: kubectl hpp get volumes --pool "+c.pools[0]+" --sort use")
+	if c.Unmeasured(c.pools[0]) {
+		a.Next = append(a.Next, "See what volumes take, which no quota counts: kubectl hpp measure --pool "+c.pools[0])
+	}
+	a.Next = append(a.Next, "Make room: kubectl hpp get volumes -A --pool "+c.pools[0]+" --sort use")
 	if deleted := c.Trashed(c.pools); deleted > 0 {
 		a.Next = append(a.Next, fmt.Sprintf("%d deleted volumes are kept in its trash: kubectl hpp get trash", deleted))
 	}

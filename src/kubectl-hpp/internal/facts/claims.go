@@ -126,6 +126,14 @@ func Delayed(c *storagev1.StorageClass) bool {
 	return c.VolumeBindingMode != nil && *c.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
 }
 
+// Unmeasured reports whether no quota says what the volumes of a pool take, on some node.
+func (f Facts) Unmeasured(pool string) bool {
+	return slices.ContainsFunc(f.Reported.Nodes, func(n nodeapi.NodeStatus) bool {
+		is := Pool(n, pool)
+		return is.Served() && is.Enforcement == nodeapi.NotEnforced
+	})
+}
+
 // Trashed is how many deleted volumes some pools keep.
 func (f Facts) Trashed(pools []string) (deleted int) {
 	for _, n := range f.Reported.Nodes {

@@ -116,8 +116,8 @@ func unusable(n nodeapi.NodeStatus, pool nodeapi.PoolStatus) string {
 	case pool.Reason == nodeapi.ReasonNoNewVolumes:
 		return "takes no new volumes: " + pool.Message
 	case pool.Allocatable <= 0:
-		return fmt.Sprintf("no room left, or maxVolumes reached: %d volumes, %s of %s promised", pool.Volumes,
-			bytesize.Format(pool.Promised), bytesize.Format(pool.Size))
+		return fmt.Sprintf("no room left, or maxVolumes reached: %s of %s free, %d volumes, %s promised",
+			bytesize.Format(pool.Free), bytesize.Format(pool.Size), pool.Volumes, bytesize.Format(pool.Promised))
 	}
 	return ""
 }
