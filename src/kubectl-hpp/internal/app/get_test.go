@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/kubernetes/fake"
 
@@ -146,6 +147,39 @@ func objects() []runtime.Object {
 		})
 	}
 	return all
+}
+
+// stuck are claims that wait, of which two have to be seen to, and one that is lost.
+func stuck() (all []runtime.Object) {
+	class := &storagev1.StorageClass{
+		ObjectMeta: named("", "late"), Provisioner: driver, Parameters: map[string]string{"storagePool": "nvme"},
+		VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer),
+	}
+	add := func(class, name string, pod time.Duration, phase corev1.PersistentVolumeClaimPhase) {
+		of := claim("shop", name, "", gib, time.Hour)
+		for _, o := range of[1:] {
+			switch is := o.(type) {
+			case *corev1.PersistentVolumeClaim:
+				is.UID, is.CreationTimestamp = types.UID(name), metav1.NewTime(before(time.Hour))
+				is.Spec = corev1.PersistentVolumeClaimSpec{StorageClassName: &class}
+				is.Status.Phase = phase
+				all = append(all, is)
+			case *corev1.Pod:
+				is.Status.Phase, is.CreationTimestamp = corev1.PodPending, metav1.NewTime(before(pod))
+				if pod > 0 {
+					all = append(all, is)
+				}
+			}
+		}
+	}
+	add("late", "waits", time.Hour, corev1.ClaimPending)
+	add("late", "new-pod", time.Minute, corev1.ClaimPending)
+	add("late", "unused", 0, corev1.ClaimPending)
+	add("late", "copied", time.Hour, corev1.ClaimPending)
+	add("fast", "at-once", 0, corev1.ClaimPending)
+	add("fast", "lost", 0, corev1.ClaimLost)
+	add("theirs", "other", time.Hour, corev1.ClaimPending)
+	return append(all, class)
 }
 
 // pool is one where all is well.
@@ -302,6 +336,8 @@ func (s setting) run(t *testing.T, args ...string) (stdout, stderr string, code 
 // TestPictures holds what people see to files. UPDATE_GOLDEN=1 writes them.
 func TestPictures(t *testing.T) {
 	usual := setting{objects: objects(), status: troubled(), volumes: volumes()}
+	waiting := setting{objects: append(objects(), stuck()...), status: well(), volumes: append(volumes()[1:3],
+		nodeapi.VolumeStatus{ID: "pvc-copied", Node: "worker-4", Pool: "nvme", State: "1Gi of 2Gi are copied"})}
 	forbidden := setting{
 		objects: objects(),
 		execErr: apierrors.NewForbidden(schema.GroupResource{Resource: "pods/exec"}, "hpp-controller-1",
@@ -320,11 +356,15 @@ func TestPictures(t *testing.T) {
 		setting
 		args string
 	}{
-		"status-troubled":        {usual, "status"},
-		"status-well":            {setting{objects: objects(), status: well(), volumes: volumes()[1:3]}, "status"},
-		"status-without-rights":  {forbidden, "status"},
-		"status-no-controller":   {setting{objects: objects()[1:]}, "status --driver " + driver},
-		"status-guessed-driver":  {setting{objects: objects()[1:]}, "status"},
+		"status-troubled":       {usual, "status"},
+		"status-well":           {setting{objects: objects(), status: well(), volumes: volumes()[1:3]}, "status"},
+		"status-without-rights": {forbidden, "status"},
+		"status-no-controller":  {setting{objects: objects()[1:]}, "status --driver " + driver},
+		"status-guessed-driver": {setting{objects: objects()[1:]}, "status"},
+		"status-waiting":        {waiting, "status"},
+		"status-waiting-no-controller": {
+			setting{objects: append(objects()[1:], stuck()...)}, "status --driver " + driver,
+		},
 		"status-json":            {usual, "status -o json"},
 		"volumes-by-use":         {usual, "get volumes -n shop --sort use"},
 		"volumes-all":            {usual, "get volumes -A"},

@@ -64,8 +64,8 @@ func (p *plugin) writeSummary(sum inventory.Summary) error {
 		return err
 	}
 	unknown := "Whether something is wrong is not known: the controller did not answer."
-	if sum.Pools != nil {
-		unknown = "Nothing but the state of the pools is known: the controller did not answer."
+	if sum.Pools != nil || len(sum.Problems) > 0 {
+		unknown = "Nothing but the state of pools and claims is known: the controller did not answer."
 	}
 	_, err = fmt.Fprintln(p.Out, paint.Yellow(unknown))
 	return err

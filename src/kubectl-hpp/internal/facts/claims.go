@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -48,6 +49,46 @@ func (f Facts) Waiting() map[string]int64 {
 		}
 	}
 	return waiting
+}
+
+// mayWait is for how long claims and pods may wait before that is said.
+const mayWait = 5 * time.Minute
+
+// Stuck are the claims of the driver's classes that are lost, or have waited for some minutes: for their pod, if their
+// class makes volumes for pods, and not for a copy that is being made.
+func (f Facts) Stuck() (all []corev1.PersistentVolumeClaim) {
+	for _, c := range f.Claims {
+		class := f.ClassOf(&c)
+		if class == nil || class.Provisioner != f.Controller.Driver {
+			continue
+		}
+		waits := c.Status.Phase == corev1.ClaimPending && f.old(&c) && !f.copied(c)
+		if c.Status.Phase == corev1.ClaimLost || waits && (!Delayed(class) || f.delays(c)) {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// old reports whether an object is, as far as is known.
+func (f Facts) old(o metav1.Object) bool {
+	since := o.GetCreationTimestamp()
+	return !since.IsZero() && f.Now.Sub(since.Time) > mayWait
+}
+
+// delays reports whether a pod has waited for a claim for some minutes.
+func (f Facts) delays(c corev1.PersistentVolumeClaim) bool {
+	return slices.ContainsFunc(f.Pods, func(p corev1.Pod) bool {
+		return p.Namespace == c.Namespace && p.Status.Phase == corev1.PodPending && f.old(&p) &&
+			slices.Contains(ClaimsOf(p), c.Name)
+	})
+}
+
+// copied reports whether the volume of a claim is being copied.
+func (f Facts) copied(c corev1.PersistentVolumeClaim) bool {
+	return slices.ContainsFunc(f.Listed, func(v nodeapi.VolumeStatus) bool {
+		return v.ID == "pvc-"+string(c.UID) && StateOf(v.State) == Copying
+	})
 }
 
 // Room is the room for a new volume that Kubernetes has been told of, of which node, "" where that is not said.

@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/abridge"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/diagnosis"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/facts"
 )
@@ -53,6 +56,25 @@ func ofVolumes(volumes []Volume) (all []Problem) {
 		})
 	}
 	return all
+}
+
+// ofClaims say which claims wait for a volume, or have lost theirs.
+func ofClaims(f facts.Facts) []Problem {
+	stuck := f.Stuck()
+	if len(stuck) == 0 {
+		return nil
+	}
+	var names []string
+	severity, explain := diagnosis.Limited, "kubectl hpp explain pvc "+stuck[0].Name+" -n "+stuck[0].Namespace
+	for _, c := range stuck {
+		names = append(names, c.Namespace+"/"+c.Name)
+		if c.Status.Phase == corev1.ClaimLost {
+			severity = diagnosis.Damaged
+		}
+	}
+	return []Problem{{
+		severity, "claims", fmt.Sprintf("%d wait or are lost", len(stuck)), abridge.Names(names) + "; " + explain,
+	}}
 }
 
 // ofVersions say which parts are of another version than the controller.
