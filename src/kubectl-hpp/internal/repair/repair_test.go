@@ -186,8 +186,9 @@ func TestUndelete(t *testing.T) {
 		"volume list --deleted": {
 			trash,
 		},
-		undelete3: {manifests("pvc-3", "other")},
-		undelete1: {manifests("pvc-1", "data")},
+		"volume list": {strings.ReplaceAll(listed, "shop/other", "shop/back")},
+		undelete3:     {manifests("pvc-3", "other")},
+		undelete1:     {manifests("pvc-1", "data")},
 	}}
 	for _, name := range []string{"other", "shop/other", "pvc-3", "pvc-3.1797"} {
 		p.must(t, "undelete "+name, undeleted)
@@ -195,6 +196,8 @@ func TestUndelete(t *testing.T) {
 	p.fails(t, "undelete data", repair.ErrAmbiguous, "\n  pvc-2.1796 on worker-2, deleted 2026-11-22T12:00:00Z\n"+
 		"  pvc-1.1795 on worker-1, deleted 2026-11-21T12:00:00Z")
 	p.fails(t, "undelete lost", repair.ErrNotFound, "shop/lost", "node worker-3 is not connected")
+	p.fails(t, "undelete back --apply", repair.ErrNotFound, "shop/back", "not connected; but volume pvc-3 is on node "+
+		"worker-2, without a PersistentVolume: kubectl hpp adopt pvc-3 --node worker-2 --apply")
 	p.fails(t, "undelete", errUsage, "0 names")
 	if all, _ := p.api.CoreV1().PersistentVolumes().List(t.Context(), metav1.ListOptions{}); len(all.Items) > 0 {
 		t.Errorf("without --apply there are %v", all.Items)

@@ -85,7 +85,7 @@ func (c Config) deleted(ctx context.Context, name, node string) (v nodeapi.Delet
 		if len(silent) > 0 {
 			err = fmt.Errorf("%w; not all nodes have answered: %s", err, strings.Join(silent, "; "))
 		}
-		return v, err
+		return v, c.broughtBack(ctx, name, err)
 	case 1:
 		return found[0], nil
 	}
@@ -100,6 +100,16 @@ func (c Config) deleted(ctx context.Context, name, node string) (v nodeapi.Delet
 		name,
 		lines.String(),
 	)
+}
+
+// broughtBack adds to why there is no deleted volume that it was brought back without --apply, if that is so.
+func (c Config) broughtBack(ctx context.Context, name string, why error) error {
+	all, err := c.volumes(ctx, []string{name})
+	if err != nil || all[0].PV != "" {
+		return why
+	}
+	return fmt.Errorf("%w; but volume %s is on node %s, without a PersistentVolume: kubectl hpp adopt %[2]s --node "+
+		"%[3]s --apply", why, all[0].ID, all[0].Node)
 }
 
 // class is the StorageClass that a volume gets: the one that was named, or the driver's only one of its pool.
