@@ -161,6 +161,12 @@ func pods() []row {
 		{"its node is down", func(w *world) {
 			w.pod.DeletionTimestamp, w.Nodes[0].Status.Conditions = &metav1.Time{Time: now()}, nil
 		}, "NodeDown! Well"},
+		{"failed", func(w *world) { w.pod.Status.Phase = corev1.PodFailed }, "Failed! Well"},
+		{"evicted", func(w *world) {
+			w.pod.Status.Phase, w.pod.Status.Reason = corev1.PodFailed, "Evicted"
+			w.pod.Status.Message = "The node was low on resource: ephemeral-storage. "
+		}, "Failed! Well"},
+		{"its node is silent", func(w *world) { w.pod.Status.Phase = corev1.PodUnknown }, "NodeSilent! Well"},
 		{"ended", func(w *world) { w.pod.Status.Phase = corev1.PodSucceeded }, "Ended Well"},
 		{"nothing known", starting(func(w *world) {
 			w.tell("Pod", "shop", "pg-0", "Pulling", "Pulling image")

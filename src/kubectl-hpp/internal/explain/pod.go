@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -82,10 +83,21 @@ func (p pod) ended() (say.Answer, bool) {
 		return say.Wrong("NodeDown", fmt.Sprintf("It is being deleted, and its node %s cannot say that it has ended: "+
 			"%s.", p.Spec.NodeName, why), "If the machine is off, and only then: kubectl taint nodes "+p.Spec.NodeName+
 			" node.kubernetes.io/out-of-service=nodeshutdown:NoExecute", "docs/how-to/lose-a-node.md")
-	case p.Status.Phase == corev1.PodSucceeded, p.Status.Phase == corev1.PodFailed:
-		return say.Fine("Ended", fmt.Sprintf("%s: it has ended.", p.Status.Phase))
+	case p.Status.Phase == corev1.PodSucceeded:
+		return say.Fine("Ended", "Succeeded: it has ended.")
+	case p.Status.Phase == corev1.PodFailed:
+		why := strings.Trim(p.Status.Reason+": "+p.Status.Message, ".: ")
+		return say.Wrong("Failed", "Failed: it has ended: "+cmp.Or(why, "a container has failed")+".",
+			p.describe(), fmt.Sprintf("kubectl logs %s -n %s --all-containers", p.Name, p.Namespace))
+	case p.Status.Phase == corev1.PodUnknown:
+		return say.Wrong("NodeSilent", fmt.Sprintf("Unknown: its node %s does not say how it is.", p.Spec.NodeName),
+			"kubectl hpp explain node "+p.Spec.NodeName, p.describe())
 	}
 	return say.No()
+}
+
+func (p pod) describe() string {
+	return fmt.Sprintf("kubectl describe pod %s -n %s", p.Name, p.Namespace)
 }
 
 // claimless is for a pod that names claims which are not there.
@@ -154,7 +166,7 @@ func (p pod) unscheduled() (say.Answer, bool) {
 		return say.No()
 	}
 	return say.Wrong("Unschedulable", "Pending: the scheduler finds no node for it: "+said,
-		fmt.Sprintf("kubectl describe pod %s -n %s", p.Name, p.Namespace))
+		p.describe())
 }
 
 // waits reports whether the pod has a node, and its containers do not run yet.
