@@ -122,7 +122,6 @@ func (n node) driverless() (say.Answer, bool) {
 	if n.object == nil || !n.LacksDriver(n.name) {
 		return say.No()
 	}
-	where := "-n " + n.Controller.Namespace
 	i := slices.IndexFunc(n.DriverPods, func(p corev1.Pod) bool { return p.Spec.NodeName == n.name })
 	if i < 0 {
 		return say.Wrong("DriverMissing", fmt.Sprintf("Node %s has no pod of the driver, so that no volume is made "+
@@ -132,8 +131,8 @@ func (n node) driverless() (say.Answer, bool) {
 	p := n.DriverPods[i]
 	if !PodReady(p) {
 		return say.Wrong("DriverNotReady", fmt.Sprintf("The driver's pod %s on node %s is not ready%s.", p.Name, n.name,
-			WaitingFor(p)), fmt.Sprintf("kubectl describe pod %s %s", p.Name, where),
-			fmt.Sprintf("kubectl logs %s %s -c driver", p.Name, where))
+			WaitingFor(p)), fmt.Sprintf("kubectl describe pod %s -n %s", p.Name, p.Namespace),
+			fmt.Sprintf("kubectl logs %s -n %s -c driver", p.Name, p.Namespace))
 	}
 	return say.Wrong("NotRegistered", fmt.Sprintf("The driver's pod %s on node %s is ready, and the kubelet does not "+
 		"know it: its directory is another than the chart's value kubeletDir.", p.Name, n.name),

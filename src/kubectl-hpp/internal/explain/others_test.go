@@ -185,6 +185,7 @@ func nodes() []row {
 			"DriverMissing!",
 		},
 		{"its driver's pod does not start", func(w *world) {
+			w.Controller.Namespace = "" // there is no controller that would say it
 			w.CSINodes[0].Spec.Drivers, w.DriverPods[0].Status.Conditions = nil, nil
 			w.DriverPods[0].Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "driver"}}
 			w.DriverPods[0].Status.ContainerStatuses[0].State.Waiting = &corev1.ContainerStateWaiting{
