@@ -1,15 +1,35 @@
 package repair
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/facts"
 )
 
 // onNode gives a command the flag for the node that does it.
 func onNode(command *cobra.Command, node *string) {
 	command.Flags().StringVar(node, "node", "", "the node whose pool it is (required)")
 	_ = command.MarkFlagRequired("node")
+}
+
+// shows is an error where there is no such node, or it is connected and shows no such pool.
+func (c Config) shows(ctx context.Context, node, pool string) error {
+	var f facts.Facts
+	if err := c.ask(ctx, &f.Reported, "status"); err != nil {
+		return err
+	}
+	n, known := f.Node(node)
+	switch {
+	case !known:
+		return fmt.Errorf("%w: the controller knows no node %s; `kubectl hpp get nodes` lists them", ErrNotFound, node)
+	case n.State == facts.Connected && facts.Pool(n, pool).Name == "":
+		return fmt.Errorf("%w: node %s shows no pool %s; `kubectl hpp get pools --node %[2]s` lists them; if only "+
+			"PersistentVolumes name it, say --yes", ErrNotFound, node, pool)
+	}
+	return nil
 }
 
 func (c Config) newForget() *cobra.Command {
@@ -23,6 +43,11 @@ func (c Config) newForget() *cobra.Command {
 			"path. Volumes that were on the old disk are gone for this node. A pool that is there cannot be forgotten.",
 		Example: "  kubectl hpp pool forget nvme0 --node worker-2",
 		RunE: func(command *cobra.Command, args []string) error {
+			if !yes {
+				if err := c.shows(command.Context(), node, args[0]); err != nil {
+					return err
+				}
+			}
 			question := fmt.Sprintf("Node %s will not serve the volumes on the old disk of pool %s any more, and "+
 				"takes what is at its path now.", node, args[0])
 			if err := c.confirm(yes, question); err != nil {

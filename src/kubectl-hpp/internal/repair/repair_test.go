@@ -300,6 +300,8 @@ func TestAdoptSeveral(t *testing.T) {
 // TestGivenUp: what cannot be undone is asked, or has to be said with the command.
 func TestGivenUp(t *testing.T) {
 	p := &plugin{answers: map[string][]string{
+		"status": {`{"nodes": [{"name": "worker-2", "state": "connected", "pools": [{"name": "nvme0"}]},
+			{"name": "worker-9", "state": "not connected"}]}`},
 		"volume list":                                           {listed},
 		"volume discard pvc-3 --node worker-2":                  {`{"message": "volume pvc-3 is in the trash"}`},
 		"volume discard pvc-9 --node worker-1 --pv-on worker-2": {`{"message": "volume pvc-9 is in the trash"}`},
@@ -321,8 +323,11 @@ func TestGivenUp(t *testing.T) {
 	p.asked = nil
 	p.fails(t, "discard pvc-3", errUsage, "Volume pvc-3 on node worker-2 goes into the trash.", "--yes")
 	p.fails(t, "pool forget nvme0 --node worker-2", errUsage, "--yes")
-	if slices.Contains(p.asked, "volume discard pvc-3 --node worker-2") || len(p.asked) != 1 {
-		t.Errorf("asked %v", p.asked)
+	p.fails(t, "pool forget nvme0 --node worker-9", errUsage, "--yes")
+	p.fails(t, "pool forget nvme9 --node worker-2", repair.ErrNotFound, "node worker-2 shows no pool nvme9", "--yes")
+	p.fails(t, "pool forget nvme0 --node worker-3", repair.ErrNotFound, "knows no node worker-3")
+	if diff := cmp.Diff([]string{"volume list", "status", "status", "status", "status"}, p.asked); diff != "" {
+		t.Errorf("asked beside: %s", diff)
 	}
 }
 
