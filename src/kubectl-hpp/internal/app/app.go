@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -90,10 +91,11 @@ func (p *plugin) run(ctx context.Context, args []string) int {
 
 func (p *plugin) command() *cobra.Command {
 	root := &cobra.Command{
-		Use: "kubectl hpp", Short: "Volumes of Hostpath Provisioner: see, explain, repair, move, migrate",
+		Use: "kubectl-hpp", Short: "Volumes of Hostpath Provisioner: see, explain, repair, move, migrate",
 		Long:         long,
 		Annotations:  map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl hpp"},
-		SilenceUsage: true, SilenceErrors: true, Version: buildinfo.Version(),
+		SilenceUsage: true, SilenceErrors: true, Version: buildinfo.Version(), SuggestionsMinimumDistance: 2,
+		Args: refuseVerbs, RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.SetIn(p.In)
 	root.SetOut(p.Out)
@@ -114,6 +116,18 @@ func (p *plugin) command() *cobra.Command {
 	root.AddCommand(newMigrate(p))
 	refuseArguments(root)
 	return root
+}
+
+// refuseVerbs refuses a verb that there is none of, and names those that are like it.
+func refuseVerbs(root *cobra.Command, args []string) error {
+	err := cobra.NoArgs(root, args)
+	if err == nil {
+		return nil
+	}
+	if alike := root.SuggestionsFor(args[0]); len(alike) > 0 {
+		return fmt.Errorf("%w; did you mean %s?", err, strings.Join(alike, " or "))
+	}
+	return fmt.Errorf("%w; `kubectl hpp --help` lists them", err)
 }
 
 // refuseArguments makes wrong arguments of a command, and of those below it, errors of usage.
