@@ -218,7 +218,12 @@ func TestDiagnosis(t *testing.T) {
 		},
 		"claim-orphaned.txt": {
 			args: []string{"explain", "pvc", "fill"}, want: exitTrouble,
-			change: func(is *installation) { is.volumes[2].Claim = "shop/fill" },
+			change: func(is *installation) {
+				is.volumes[2].Claim = "shop/fill"
+				is.volumes = append(is.volumes,
+					nodeapi.VolumeStatus{ID: "csi-1", Claim: "shop/fill"}, // of the pod fill
+					nodeapi.VolumeStatus{ID: "pvc-4", Claim: "shop/fill", State: nodeapi.NotWhole})
+			},
 		},
 		"claim-retained.txt": {
 			args: []string{"explain", "pvc", "fill"}, want: exitTrouble, change: func(is *installation) {

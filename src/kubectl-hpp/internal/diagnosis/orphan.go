@@ -3,6 +3,8 @@ package diagnosis
 import (
 	"cmp"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
@@ -14,6 +16,13 @@ import (
 // Orphaned reports whether a volume is an orphan, by what the controller says of it.
 func Orphaned(v nodeapi.VolumeStatus) bool { return facts.StateOf(v.State) == facts.Orphan }
 
+// Adoptable reports whether a volume is there, and no PersistentVolume names it, though it is no snapshot and no inline
+// volume, which the kubelet calls csi-… (makeVolumeHandle).
+func Adoptable(v nodeapi.VolumeStatus) bool {
+	there := slices.Contains([]string{facts.OK, facts.Orphan}, facts.StateOf(v.State))
+	return there && v.PV == "" && v.SnapshotOf == "" && !strings.HasPrefix(v.ID, "csi-")
+}
+
 // Claimless explains a claim that is not there, where something is left of its volume.
 func Claimless(f facts.Facts, claim string) (a say.Answer, found bool) {
 	a = say.Answer{Reason: "ClaimGone", Wrong: true, Message: "There is no claim " + claim + " any more."}
@@ -24,7 +33,7 @@ func Claimless(f facts.Facts, claim string) (a say.Answer, found bool) {
 		}
 	}
 	for _, v := range f.Listed {
-		if v.Claim == claim && v.PV == "" && v.SnapshotOf == "" {
+		if v.Claim == claim && Adoptable(v) {
 			a.Rows = append(a.Rows, [2]string{"volume " + v.ID, fmt.Sprintf("%s in pool %s on node %s, without a "+
 				"PersistentVolume", bytesize.Format(v.Bytes), v.Pool, v.Node)})
 			a.Next = append(a.Next, fmt.Sprintf("To have it again: kubectl hpp adopt %s --node %s --apply", v.ID,

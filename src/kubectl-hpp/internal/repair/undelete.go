@@ -14,6 +14,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/diagnosis"
 )
 
 func (c Config) newUndelete() *cobra.Command {
@@ -105,7 +106,7 @@ func (c Config) deleted(ctx context.Context, name, node string) (v nodeapi.Delet
 // broughtBack adds to why there is no deleted volume that it was brought back without --apply, if that is so.
 func (c Config) broughtBack(ctx context.Context, name string, why error) error {
 	all, err := c.volumes(ctx, []string{name})
-	if err != nil || all[0].PV != "" {
+	if err != nil || !diagnosis.Adoptable(all[0]) {
 		return why
 	}
 	return fmt.Errorf("%w; but volume %s is on node %s, without a PersistentVolume: kubectl hpp adopt %[2]s --node "+
