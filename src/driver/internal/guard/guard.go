@@ -200,21 +200,30 @@ func first(spec poolspec.Pool, f Facts) Decision {
 
 // recognize compares what is there with what is remembered.
 func recognize(spec poolspec.Pool, f Facts) Decision {
-	const wayOut = "mount the right one, or if the change is meant: kubectl hpp pool forget %s --node NODE"
+	wayOut := wayOut(spec, f.Remembered)
 	switch {
 	case spec.PVCTemplate != nil && !f.CSIMountPoint:
 		return claimNotMounted(spec)
 	case !f.Path:
-		return Absent("PathMissing", "%s does not exist; "+wayOut, spec.Path, spec.Name)
+		return Absent("PathMissing", "%s does not exist; %s", spec.Path, wayOut)
 	case f.Marker == nil:
 		return Absent("MarkerMissing", "%s holds no csi/%s although this node used the pool before: its filesystem is "+
-			"not mounted, or was replaced; "+wayOut, spec.Path, disk.MarkerFile, spec.Name)
+			"not mounted, or was replaced; %s", spec.Path, disk.MarkerFile, wayOut)
 	case f.Marker.ID != f.Remembered.ID:
 		return Absent("MarkerDiffers", "%s is pool %s, this node used %s before: another filesystem is mounted there; "+
-			wayOut, spec.Path, f.Marker.ID, f.Remembered.ID, spec.Name)
+			"%s", spec.Path, f.Marker.ID, f.Remembered.ID, wayOut)
 	default:
 		return Decision{Action: Use}
 	}
+}
+
+// wayOut says what to do about a pool that is not where it should be.
+func wayOut(spec poolspec.Pool, was Remembered) string {
+	forget := fmt.Sprintf("if the change is meant: kubectl hpp pool forget %s --node NODE", spec.Name)
+	if was.Path != "" && was.Path != spec.Path {
+		return fmt.Sprintf("the pool's path was %s, and its volumes are there: set it back, or %s", was.Path, forget)
+	}
+	return "mount the right one, or " + forget
 }
 
 // claimNotMounted refuses a pool from claims until the mounter has put this node's claim at csi/. Without it csi/ is a
