@@ -40,8 +40,9 @@ type Facts struct {
 	// Selected reports that the node's labels match the pool's nodeSelector; Unlabelled that they have not been read
 	// yet.
 	Selected, Unlabelled bool
-	// SamePool is the name of another pool with this marker, "" where there is none.
-	SamePool string
+	// SamePool is the name of another pool with this marker, "" where there is none; Belongs is its path, where that
+	// has another marker, or none.
+	SamePool, Belongs string
 	// Expected is what the controller says of the pool.
 	Expected Expected
 	// Owner is this cluster, "" where this node does not know it.
@@ -120,6 +121,9 @@ func unusable(spec poolspec.Pool, f Facts) (d Decision) {
 		return Absent(OtherCluster, "%s belongs to the cluster whose namespace kube-system has the UID %s: give each "+
 			"cluster a directory of its own; if that cluster is gone: kubectl hpp pool take %s --from %s --node NODE",
 			spec.Path, f.Marker.Owner, spec.Name, f.Marker.Owner)
+	case f.SamePool != "" && f.Belongs != "":
+		return Absent("OtherPoolsDisk", "the filesystem of pool %s is mounted at %s: mount it at %s, and pool %s's own "+
+			"here", f.SamePool, spec.Path, f.Belongs, spec.Name)
 	case f.SamePool != "":
 		return Absent("SameDirectory", "%s is the directory of pool %s as well; give every pool its own",
 			spec.Path, f.SamePool)
