@@ -427,6 +427,23 @@ func TestPlan(t *testing.T) {
 			func(c *migrate.Candidate, o *migrate.Options) { c.Found.Bytes, o.Grow = 5*gibibyte, true },
 			migrate.Rename, "", 6 * gibibyte,
 		},
+		"not enforced, and uses more": {
+			func(c *migrate.Candidate, _ *migrate.Options) { c.Found.Enforceable, c.Found.Bytes = false, 5*gibibyte },
+			migrate.NotEnforced, "", gibibyte,
+		},
+		"not enforced, and grown": {
+			func(c *migrate.Candidate, o *migrate.Options) {
+				c.Found.Enforceable, c.Found.Bytes, o.Grow = false, 5*gibibyte, true
+			}, migrate.NotEnforced, "", 6 * gibibyte,
+		},
+		"never enforced, and uses more": {
+			func(c *migrate.Candidate, o *migrate.Options) {
+				c.Found.Bytes, o.Enforce = 5*gibibyte, nodeapi.EnforceNever
+			}, migrate.NotEnforced, "", gibibyte,
+		},
+		"grown, and uses less": {
+			func(_ *migrate.Candidate, o *migrate.Options) { o.Grow = true }, migrate.Rename, "", gibibyte,
+		},
 		"twins": {
 			func(c *migrate.Candidate, _ *migrate.Options) { c.Twins = []string{"pvc-9"} },
 			migrate.Rename, "pvc-9", gibibyte,
@@ -550,6 +567,48 @@ func TestStillUsed(t *testing.T) {
 	const says = "something on node worker-1 still uses " + old + ": used at /data (process 7); run the command again"
 	if err := m.Apply(t.Context(), rows); err == nil || !strings.Contains(err.Error(), says) || w.taken {
 		t.Errorf("%v, want %s", err, says)
+	}
+}
+
+// TestGoesOnWithAnotherSize: what is full by the time that it is taken, without a volume, is gone on with.
+func TestGoesOnWithAnotherSize(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*migrate.Migration)
+		size   string
+	}{
+		"grow":  {func(m *migrate.Migration) { m.Grow = true }, "6Gi"},
+		"never": {func(m *migrate.Migration) { m.Enforce = nodeapi.EnforceNever }, "1Gi"},
+	} {
+		w := newWorld(t)
+		apply := func(change func(*migrate.Migration)) error {
+			m := w.migration(&bytes.Buffer{})
+			change(m)
+			rows, err := m.Gather(t.Context())
+			m.Ask = func(ctx context.Context, answer any, args ...string) error {
+				if contains(args, []string{"take", fmt.Sprint(gibibyte), nodeapi.EnforceNow}) {
+					return errors.New("size is below what the volume uses")
+				}
+				err := w.ask(ctx, answer, args...)
+				if found, ok := answer.(*nodeapi.Directory); ok && found.Exists {
+					found.Bytes = 5 * gibibyte
+				}
+				return err
+			}
+			return errors.Join(err, m.Apply(t.Context(), rows))
+		}
+		const says = "uses; --grow makes it larger, and --enforce never takes it as it is; run the command again"
+		for range 2 {
+			err := apply(func(*migrate.Migration) {})
+			if err == nil || !strings.Contains(err.Error(), says) || w.volume() != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if err := apply(test.change); err != nil || w.state() != isNew {
+			t.Fatalf("%s: %v; it is %s", name, err, w.state())
+		}
+		if size := w.volume().Spec.Capacity[corev1.ResourceStorage]; size.String() != test.size {
+			t.Errorf("%s: it has %s", name, size.String())
+		}
 	}
 }
 

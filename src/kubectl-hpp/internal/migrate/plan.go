@@ -167,12 +167,20 @@ func directory(c Candidate, o Options, r *Row, problem func(is bool, format stri
 		r.How = NotEnforced
 	}
 	switch {
-	case c.Found.Bytes <= r.Bytes || r.How != Rename:
+	case c.Found.Bytes <= r.Bytes || r.How == Copy:
 	case o.Grow:
-		r.Bytes = max(r.Bytes, c.Found.Bytes+c.Found.Bytes/5)
-	default:
+		r.Bytes = grown(r.Bytes, c.Found.Bytes)
+	case r.How == Rename: // else nothing holds it to its size
 		problem(true, "uses more than its claim: --grow makes it larger")
 	}
+}
+
+// grown is the size of a volume that --grow makes larger, if it uses more than it has.
+func grown(size, used int64) int64 {
+	if used <= size {
+		return size
+	}
+	return used + used/5
 }
 
 // claims looks at the claim.
