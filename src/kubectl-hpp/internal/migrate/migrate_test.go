@@ -448,6 +448,11 @@ func TestPlan(t *testing.T) {
 			func(c *migrate.Candidate, _ *migrate.Options) { c.Twins = []string{"pvc-9"} },
 			migrate.Rename, "pvc-9", gibibyte,
 		},
+		"unseen": {
+			func(c *migrate.Candidate, _ *migrate.Options) {
+				c.Found, c.Unseen = nodeapi.Directory{}, `pool is in no configuration: "nope"`
+			}, migrate.Unknown, `"nope"`, gibibyte,
+		},
 		"no node": {
 			func(c *migrate.Candidate, _ *migrate.Options) { c.Node = "" },
 			migrate.Rename, "affinity", gibibyte,

@@ -54,6 +54,7 @@ const (
 	Rename      = "rename"
 	NotEnforced = "rename (not enforced)"
 	Copy        = "copy"
+	Unknown     = "-"
 )
 
 // Row is the plan for one volume.
@@ -145,7 +146,10 @@ func Plan(c Candidate, o Options) Row {
 	problem(!o.AnyPath && !o.makes(&c.PV), "its directory %s is not one that %s makes: --any-path takes it "+
 		"nevertheless", r.Path, o.provisioner())
 	problem(len(c.Twins) > 0, "its directory is the same as, in or above that of %s", strings.Join(c.Twins, ", "))
-	problem(c.Unseen != "", "%s", c.Unseen)
+	if c.Unseen != "" {
+		r.How = Unknown
+		problem(true, "%s", c.Unseen)
+	}
 	block := c.PV.Spec.VolumeMode != nil && *c.PV.Spec.VolumeMode == corev1.PersistentVolumeBlock
 	problem(block, "it is a block volume")
 	claims(c, &r, problem)
