@@ -365,7 +365,8 @@ func TestFinish(t *testing.T) {
 		}
 		var out bytes.Buffer
 		err = w.migration(&out).Finish(t.Context(), true)
-		if managed != (err != nil) || managed && !strings.Contains(err.Error(), "k3s") {
+		if managed != (err != nil) || managed && (!strings.Contains(err.Error(), "k3s") ||
+			!strings.Contains(err.Error(), "the claims are finished")) {
 			t.Errorf("finish: %v", err)
 		}
 		is := w.state()
@@ -379,6 +380,25 @@ func TestFinish(t *testing.T) {
 		}
 		if err := w.undo(); err == nil {
 			t.Error("it can be undone after it was finished")
+		}
+	}
+}
+
+// TestFinishWithoutItsClass is done, and says what is left to do where the rest of what was done is said.
+func TestFinishWithoutItsClass(t *testing.T) {
+	for by, want := range map[string]string{"": "--finish --replace-class", "Helm": "first remove it there"} {
+		w := newWorld(t)
+		if err := w.apply(); err != nil {
+			t.Fatal(err)
+		}
+		class := storageClass()
+		class.Labels = map[string]string{"app.kubernetes.io/managed-by": by}
+		if _, err := w.StorageV1().StorageClasses().Update(t.Context(), class, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		if err := w.migration(&out).Finish(t.Context(), false); err != nil || !strings.Contains(out.String(), want) {
+			t.Errorf("%q: %s, %v", by, out.String(), err)
 		}
 	}
 }
@@ -806,10 +826,14 @@ func pod() *corev1.Pod {
 
 func objects() []runtime.Object {
 	n := node("worker-1", "host-1")
-	return []runtime.Object{volume(), claim(), pod(), &n, &storagev1.StorageClass{
+	return []runtime.Object{volume(), claim(), pod(), &n, storageClass()}
+}
+
+func storageClass() *storagev1.StorageClass {
+	return &storagev1.StorageClass{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "local-path", Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": "true"},
 		},
 		Provisioner: "rancher.io/local-path", ReclaimPolicy: new(corev1.PersistentVolumeReclaimDelete),
-	}}
+	}
 }
