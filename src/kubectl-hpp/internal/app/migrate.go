@@ -27,9 +27,10 @@ func newMigrate(p *plugin) *cobra.Command {
 		Use:   "migrate --from SOURCE --pool NAME [CLAIM…]",
 		Short: "Make volumes of another provisioner this driver's, by renaming",
 		Long: "Make volumes of another provisioner of directories this driver's, without copying a byte: each claim\n" +
-			"keeps its name and its class's name. Without --apply the plan is printed and nothing is changed; --undo\n" +
-			"and --finish start at once. --apply stops the pods of each claim in turn, by eviction; their owners\n" +
-			"start them again. Interrupted anywhere, run it again, or --undo. Until --finish everything can be undone.",
+			"keeps its name and its class's name. Without --apply the plan is printed and nothing is changed;\n" +
+			"--undo and --finish start at once. --apply stops the pods of each claim in turn, by eviction; their\n" +
+			"owners start them again. Interrupted anywhere, run it again, or --undo. Until --finish everything can\n" +
+			"be undone.",
 		Example: "  kubectl hpp migrate --from local-path --pool local -n shop\n" +
 			"  kubectl hpp migrate --from local-path --pool local -n shop pg-0 --apply\n" +
 			"  kubectl hpp migrate --from local-path --pool local -n shop --undo\n" +
