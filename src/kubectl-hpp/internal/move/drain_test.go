@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/move"
@@ -22,7 +24,7 @@ func keepApart(pod *corev1.Pod) {
 	}}
 }
 
-// beside is a pod that another of keepApart does not run beside, with another claim.
+// beside is a pod that another of keepApart does not run beside; it has no claim.
 func beside(node string) *corev1.Pod {
 	pod := podOn("db-1", node, corev1.PodRunning, true)
 	pod.Labels, pod.Spec.Volumes = map[string]string{"app": "db"}, nil
@@ -38,8 +40,8 @@ func node(name string, cordoned bool) *corev1.Node {
 	return n
 }
 
-// TestDrain chooses the roomiest node that takes pods, and says what stays.
-func TestDrain(t *testing.T) {
+// drained is a cordoned node a with a volume, and nodes of which b is the roomiest that takes pods, and d the next.
+func drained() (*controller, *move.Mover, *fake.Clientset, *strings.Builder) {
 	pool := func(node string, room int64) nodeapi.NodeStatus {
 		return nodeapi.NodeStatus{Name: node, State: "connected", Pools: []nodeapi.PoolStatus{{
 			Name: "local", State: nodeapi.StatePresent, Selected: true, Allocatable: room,
@@ -57,6 +59,12 @@ func TestDrain(t *testing.T) {
 	}}
 	m, api, out := newMover(c, claim(), volumeOn("a"), node("a", true), node("b", false), node("c", true),
 		node("d", false))
+	return c, m, api, out
+}
+
+// TestDrain chooses the roomiest node that takes pods, and says what stays.
+func TestDrain(t *testing.T) {
+	c, m, _, out := drained()
 	err := m.Drain(t.Context(), move.Drain{Node: "a", Driver: "driver", Apply: true})
 	if err == nil || !strings.Contains(err.Error(), "of 1 volumes, 1 stay on node a: shop/data") {
 		t.Errorf("%v: %s", err, out)
@@ -64,20 +72,35 @@ func TestDrain(t *testing.T) {
 	if !slices.Contains(c.asked, "move start pv-1 --to b --dry-run") {
 		t.Errorf("asked %q", c.asked)
 	}
-	// Where one that it must not run beside is on b, the next is taken.
-	apart := podOn("db-0", "a", corev1.PodRunning, true)
-	keepApart(apart)
-	for _, pod := range []*corev1.Pod{apart, beside("b")} {
-		if _, err := api.CoreV1().Pods("shop").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := m.Drain(t.Context(), move.Drain{Node: "a", Driver: "driver"}); err == nil ||
-		c.asked[len(c.asked)-1] != "move start pv-1 --to d --dry-run" {
-		t.Errorf("%v, asked %q", err, c.asked)
-	}
 	if err := m.Drain(t.Context(), move.Drain{Node: "b", Driver: "driver"}); err == nil ||
 		!strings.Contains(err.Error(), "kubectl cordon b") {
 		t.Error(err)
+	}
+}
+
+// TestDrainApart: where one that the pod must not run beside is on b, the next is taken; where one is on d too, it
+// stays.
+func TestDrainApart(t *testing.T) {
+	c, m, api, out := drained()
+	apart, third := podOn("db-0", "a", corev1.PodRunning, true), beside("d")
+	keepApart(apart)
+	third.Name = "db-2"
+	for _, test := range []struct {
+		more []runtime.Object
+		says string
+	}{
+		{[]runtime.Object{apart, beside("b")}, "asked move start pv-1 --to d --dry-run"},
+		{[]runtime.Object{third}, "no other node, on which its pods may run, has room"},
+	} {
+		for _, pod := range test.more {
+			if err := api.Tracker().Add(pod); err != nil {
+				t.Fatal(err)
+			}
+		}
+		err := m.Drain(t.Context(), move.Drain{Node: "a", Driver: "driver"})
+		says := out.String() + "asked " + c.asked[len(c.asked)-1]
+		if err == nil || !strings.Contains(says, test.says) {
+			t.Errorf("%v: it does not say %q:\n%s", err, test.says, says)
+		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 // Surroundings are what the successors of pods that leave must keep apart from.
 type Surroundings struct {
 	nodes map[string]corev1.Node
-	pods  []corev1.Pod // that are on nodes, without those that leave
+	pods  []corev1.Pod // without those that leave
 }
 
 // Around looks at the surroundings of a namespace's pods that leave together. What the user may not list is not there.
@@ -47,7 +47,7 @@ func Around(ctx context.Context, api kubernetes.Interface, leaving []corev1.Pod)
 		return s, fmt.Errorf("look which pods run beside those of namespace %s: %w", namespace, err)
 	}
 	s.pods = slices.DeleteFunc(all.Items, func(pod corev1.Pod) bool {
-		return ended(pod) || pod.Spec.NodeName == "" || slices.ContainsFunc(leaving, func(is corev1.Pod) bool {
+		return ended(pod) || slices.ContainsFunc(leaving, func(is corev1.Pod) bool {
 			return is.Namespace == pod.Namespace && is.Name == pod.Name
 		})
 	})

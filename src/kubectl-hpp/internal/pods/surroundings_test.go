@@ -95,6 +95,9 @@ func TestApart(t *testing.T) {
 	namespaces := func(of ...string) func(*corev1.PodAffinityTerm) {
 		return func(is *corev1.PodAffinityTerm) { is.Namespaces = of }
 	}
+	labelled := func(is *corev1.PodAffinityTerm) {
+		is.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "x"}}
+	}
 	everywhere := func(is *corev1.PodAffinityTerm) { is.NamespaceSelector = &metav1.LabelSelector{} }
 	over, elsewhere := db("db-0", "b"), db("db-0", "b")
 	over.Status.Phase = corev1.PodFailed
@@ -122,6 +125,8 @@ func TestApart(t *testing.T) {
 		"of another namespace":      {term(hostname), elsewhere, "", ""},
 		"of a named namespace":      {term(hostname, namespaces("x", "other")), elsewhere, "", besideB},
 		"of one that is not named":  {term(hostname, namespaces("x")), db("db-0", "b"), "", ""},
+		"of a labelled namespace":   {term(hostname, labelled), elsewhere, "", ""},
+		"of one without the label":  {term(hostname, labelled), db("db-0", "b"), "", ""},
 		"of all namespaces":         {term(hostname, everywhere), elsewhere, "", besideB},
 		"of one that is not seen":   {term(hostname, everywhere), elsewhere, "pods", ""},
 		"where one namespace is":    {term(hostname, everywhere), db("db-0", "b"), "pods", besideB},
