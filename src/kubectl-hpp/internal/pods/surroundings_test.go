@@ -220,6 +220,10 @@ func TestConstraints(t *testing.T) {
 		"its revision": {
 			func(c *constraint, _ *corev1.Pod) { c.MatchLabelKeys = []string{"revision", "x"} }, tooManyOnNode,
 		},
+		"no revision": {func(c *constraint, p *corev1.Pod) {
+			c.MatchLabelKeys = []string{"revision"}
+			delete(p.Labels, "revision")
+		}, tooManyOnNode},
 		"another revision": {func(c *constraint, p *corev1.Pod) {
 			c.MatchLabelKeys, p.Labels["revision"] = []string{"revision"}, "2"
 		}, ""},
