@@ -58,7 +58,7 @@ func TestRetain(t *testing.T) {
 			})
 		}},
 		step{"AClaimOfTheSameNameGetsIt", func(s *scene) {
-			s.typed("how-to/reuse-a-retained-volume.md", "/spec/claimRef/uid", "PV", volume)
+			s.typed("how-to/reuse-a-retained-volume.md", `{"uid": null`, "PV", volume)
 			s.create(s.claim("data", classRetain, "16Mi"))
 			if got := s.bound("data").Name; got != volume {
 				s.t.Errorf("the claim has volume %s, and not %s", got, volume)

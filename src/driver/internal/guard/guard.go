@@ -40,8 +40,9 @@ type Facts struct {
 	// Selected reports that the node's labels match the pool's nodeSelector; Unlabelled that they have not been read
 	// yet.
 	Selected, Unlabelled bool
-	// SamePool is the name of another pool with this marker, "" where there is none.
-	SamePool string
+	// SamePool is the name of another pool with this marker, "" where there is none; Belongs is its path, where that
+	// has another marker, or none.
+	SamePool, Belongs string
 	// Expected is what the controller says of the pool.
 	Expected Expected
 	// Owner is this cluster, "" where this node does not know it.
@@ -120,6 +121,9 @@ func unusable(spec poolspec.Pool, f Facts) (d Decision) {
 		return Absent(OtherCluster, "%s belongs to the cluster whose namespace kube-system has the UID %s: give each "+
 			"cluster a directory of its own; if that cluster is gone: kubectl hpp pool take %s --from %s --node NODE",
 			spec.Path, f.Marker.Owner, spec.Name, f.Marker.Owner)
+	case f.SamePool != "" && f.Belongs != "":
+		return Absent("OtherPoolsDisk", "the filesystem of pool %s is mounted at %s: mount it at %s, and pool %s's "+
+			"own here", f.SamePool, spec.Path, f.Belongs, spec.Name)
 	case f.SamePool != "":
 		return Absent("SameDirectory", "%s is the directory of pool %s as well; give every pool its own",
 			spec.Path, f.SamePool)
@@ -200,21 +204,30 @@ func first(spec poolspec.Pool, f Facts) Decision {
 
 // recognize compares what is there with what is remembered.
 func recognize(spec poolspec.Pool, f Facts) Decision {
-	const wayOut = "mount the right one, or if the change is meant: kubectl hpp pool forget %s --node NODE"
+	wayOut := wayOut(spec, f.Remembered)
 	switch {
 	case spec.PVCTemplate != nil && !f.CSIMountPoint:
 		return claimNotMounted(spec)
 	case !f.Path:
-		return Absent("PathMissing", "%s does not exist; "+wayOut, spec.Path, spec.Name)
+		return Absent("PathMissing", "%s does not exist; %s", spec.Path, wayOut)
 	case f.Marker == nil:
 		return Absent("MarkerMissing", "%s holds no csi/%s although this node used the pool before: its filesystem is "+
-			"not mounted, or was replaced; "+wayOut, spec.Path, disk.MarkerFile, spec.Name)
+			"not mounted, or was replaced; %s", spec.Path, disk.MarkerFile, wayOut)
 	case f.Marker.ID != f.Remembered.ID:
 		return Absent("MarkerDiffers", "%s is pool %s, this node used %s before: another filesystem is mounted there; "+
-			wayOut, spec.Path, f.Marker.ID, f.Remembered.ID, spec.Name)
+			"%s", spec.Path, f.Marker.ID, f.Remembered.ID, wayOut)
 	default:
 		return Decision{Action: Use}
 	}
+}
+
+// wayOut says what to do about a pool that is not where it should be.
+func wayOut(spec poolspec.Pool, was Remembered) string {
+	forget := fmt.Sprintf("if the change is meant: kubectl hpp pool forget %s --node NODE", spec.Name)
+	if was.Path != "" && was.Path != spec.Path {
+		return fmt.Sprintf("the pool's path was %s, and its volumes are there: set it back, or %s", was.Path, forget)
+	}
+	return "mount the right one, or " + forget
 }
 
 // claimNotMounted refuses a pool from claims until the mounter has put this node's claim at csi/. Without it csi/ is a

@@ -10,6 +10,20 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
+// TestWayOut: a pool whose path was changed is not told to be forgotten first.
+func TestWayOut(t *testing.T) {
+	known := guard.Remembered{Memory: guard.Memory{ID: "AAAA", Path: "/old"}}
+	for path, want := range map[string]string{
+		"/old": "mount the right one, or if the change is meant",
+		"/new": "the pool's path was /old, and its volumes are there: set it back, or if the change is meant",
+	} {
+		d := guard.Decide(poolspec.Pool{Name: "local", Path: path}, guard.Facts{Selected: true, Remembered: known})
+		if d.Action != guard.Refuse || !strings.Contains(d.Message, want) {
+			t.Errorf("%s: %q, want %q", path, d.Message, want)
+		}
+	}
+}
+
 func TestDecide(t *testing.T) {
 	yes, no := true, false
 	var (

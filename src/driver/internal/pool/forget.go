@@ -53,6 +53,9 @@ func (p *Pool) forget() error {
 		return fmt.Errorf("%w: pool %s is there, nothing needs to be forgotten; unmount or move its filesystem first",
 			ErrPresent, p.spec.Name)
 	}
+	if d, f, err := p.decide(); err == nil && f.Belongs != "" { // forgotten both, each would serve the other's volumes
+		return fmt.Errorf("%w: %s", ErrPresent, d.Message)
+	}
 	for name, m := range p.set.remembering(p.set.remembered(p.spec.Name).ID) {
 		if m.ID != "" && m.Successor == p.spec.Name {
 			if err := p.set.remember(name, guard.Memory{Forgotten: true, Path: m.Path}); err != nil {

@@ -2,6 +2,7 @@ package pool
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -413,6 +414,30 @@ func TestTwoPoolsOneDirectory(t *testing.T) {
 	if s := n.status(t, "second"); !strings.Contains(s.Message, "pool local as well") {
 		t.Errorf("%s", s.Message)
 	}
+}
+
+// TestSwappedDisks: each pool says where the disk belongs that it has, and neither can be forgotten: it would be taken
+// for the other from then on.
+func TestSwappedDisks(t *testing.T) {
+	n := start(t, local(), other())
+	n.is(t, "local", true, "")
+	n.is(t, "other", true, "")
+	was := map[string]string{"/other": n.status(t, "local").ID, "/pool": n.status(t, "other").ID}
+	for path, id := range was {
+		n.memory.ReplaceByEmpty(path + "/csi")
+		n.memory.AddFile(path+"/csi/.hpp/pool.json", fmt.Appendf(nil, `{"version":2,"id":%q}`, id))
+	}
+	for name, belongs := range map[string]string{"local": "/other", "other": "/pool"} {
+		n.is(t, name, false, "OtherPoolsDisk")
+		if err := n.Forget(t.Context(), name); !errors.Is(err, ErrPresent) || !strings.Contains(err.Error(), belongs) {
+			t.Errorf("forget %s: %v", name, err)
+		}
+	}
+	for path := range was {
+		n.memory.PutBack(path + "/csi")
+	}
+	n.is(t, "local", true, "")
+	n.is(t, "other", true, "")
 }
 
 // TestTwoPoolsFirstUsedAtOnce: only one of them finds the directory new.

@@ -65,7 +65,13 @@ func (p *Pool) decide() (guard.Decision, guard.Facts, error) {
 	f.Remembered, f.Expected, f.Owner = p.set.remembered(p.spec.Name), p.expected(), p.owner()
 	f.Selected = p.known().served || p.ledger.Selected()
 	f.Unlabelled = len(p.spec.NodeSelector) > 0 && !p.set.labelled.Load()
-	f.SamePool = p.sameAs(f.Marker)
+	if other := p.sameAs(f.Marker); other != nil {
+		f.SamePool = other.spec.Name
+		there, err := guard.Look(p.host, other.spec.Path, p.set.SystemPaths)
+		if err == nil && (there.Marker == nil || there.Marker.ID != f.Marker.ID) {
+			f.Belongs = other.spec.Path
+		}
+	}
 	d := guard.Decide(p.spec, f)
 	if p.left && d.Action != guard.Use && d.Action != guard.Refuse {
 		d = guard.Absent(nodeapi.ReasonNotConfigured, "%s is not what this node has used", p.spec.Path)
@@ -73,15 +79,15 @@ func (p *Pool) decide() (guard.Decision, guard.Facts, error) {
 	return d, f, nil
 }
 
-// sameAs is another pool that has a marker, "" where none has.
-func (p *Pool) sameAs(m *guard.Marker) string {
+// sameAs is another pool that has a marker, nil where none has.
+func (p *Pool) sameAs(m *guard.Marker) *Pool {
 	for _, other := range p.set.pools {
 		if m != nil && other != p && !other.ended() && (p.left || !other.left) &&
 			slices.Contains(p.set.idsOf(other.spec.Name), m.ID) {
-			return other.spec.Name
+			return other
 		}
 	}
-	return ""
+	return nil
 }
 
 // takeIntoUse does what was decided, unless the pool has changed since: it remembers a marker, or makes one.

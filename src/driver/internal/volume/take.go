@@ -194,11 +194,9 @@ func (m *Manager) takeNew(
 	}
 	defer b.close()
 	info, err := b.mayGo(m.Node, s.Path)
-	if err == nil && s.Enforce == nodeapi.EnforceNow && size.Bytes > s.Bytes {
-		err = fmt.Errorf("%w: %s has %s or more, and is to be %s: every write would fail; give it a larger size",
-			ErrBelowUse, s.Path, bytesize.Format(size.Bytes), bytesize.Format(s.Bytes))
-	}
-	if err != nil {
+	withID := s.Enforce != nodeapi.EnforceNever && unenforceable(o) == ""
+	enforcing := withID && s.Enforce == nodeapi.EnforceNow
+	if err = cmp.Or(err, s.checkUse(size, enforcing)); err != nil {
 		return r, err
 	}
 	r = store.Record{
@@ -209,9 +207,8 @@ func (m *Manager) takeNew(
 	if err != nil {
 		return r, fmt.Errorf("read the filesystem's free space: %w", err)
 	}
-	withID := s.Enforce != nodeapi.EnforceNever && unenforceable(o) == ""
 	if r.Adopted = !withID; withID {
-		r.Backend, r.InodesFrom, r.Enforcing = o.Backend.Name, store.Derived, s.Enforce == nodeapi.EnforceNow
+		r.Backend, r.InodesFrom, r.Enforcing = o.Backend.Name, store.Derived, enforcing
 		r = withInodes(o.Backend, r, space)
 	}
 	release, err := o.Ledger.Readmit(r.ID, r.Limit().Bytes, size.Bytes, space)
@@ -229,6 +226,15 @@ func (m *Manager) takeNew(
 	o.Log.Info("took a directory of the node as a volume", logging.KeyID, r.ID, logging.KeyPath, s.Path)
 	m.askTagging()
 	return r, nil
+}
+
+// checkUse refuses a size that would be enforced, and that every write would exceed.
+func (s TakeSpec) checkUse(size hostdir.Size, enforcing bool) error {
+	if !enforcing || size.Bytes <= s.Bytes {
+		return nil
+	}
+	return fmt.Errorf("%w: %s has %s or more, and is to be %s: every write would fail; give it a larger size",
+		ErrBelowUse, s.Path, bytesize.Format(size.Bytes), bytesize.Format(s.Bytes))
 }
 
 // setGroup gives the root of a volume the group and the mode that the kubelet looks for before it changes all that is

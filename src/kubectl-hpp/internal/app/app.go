@@ -2,6 +2,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -101,6 +102,12 @@ func (p *plugin) command() *cobra.Command {
 	root.SetOut(p.Out)
 	root.SetErr(p.ErrOut)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", errUsage, err) })
+	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error { // before cobra looks, as errors of usage
+		if err := cmp.Or(c.ValidateRequiredFlags(), c.ValidateFlagGroups()); err != nil {
+			return fmt.Errorf("%w: %w", errUsage, err)
+		}
+		return nil
+	}
 	root.AddCommand(p.moving()...)
 	flags := root.PersistentFlags()
 	p.flags.AddFlags(flags)

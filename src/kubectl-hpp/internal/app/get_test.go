@@ -344,6 +344,7 @@ func TestPictures(t *testing.T) {
 			errors.New("ask an admin")),
 	}
 	shop := setting{objects: objects(), status: well(), volumes: volumes()}
+	unknownPool := errors.New(`the driver refused: node worker-4: pool is in no configuration: "nope"`)
 	evicting := shop
 	evicting.lacks = []string{"create pods/eviction"}
 	cordoned := setting{objects: objects(), status: well()}
@@ -405,6 +406,12 @@ func TestPictures(t *testing.T) {
 		"discard":                {usual, "discard pvc-old left"},
 		"migrate": {
 			setting{objects: append(objects(), others()...)}, "migrate --from local-path --pool nvme -n shop",
+		},
+		"migrate-nowhere": {shop, "migrate --from local-path --pool nvme -n shop"},
+		"migrate-nothing": {shop, "migrate --from local-path --pool nvme -A"},
+		"migrate-unknown-pool": {
+			setting{objects: append(objects(), others()...), execErr: unknownPool},
+			"migrate --from local-path --pool nope -n shop",
 		},
 		"complete-claims": {usual, "__complete get volumes -n shop p"},
 		"complete-nodes":  {usual, "__complete get pools --node w"},

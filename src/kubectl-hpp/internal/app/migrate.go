@@ -27,9 +27,10 @@ func newMigrate(p *plugin) *cobra.Command {
 		Use:   "migrate --from SOURCE --pool NAME [CLAIM…]",
 		Short: "Make volumes of another provisioner this driver's, by renaming",
 		Long: "Make volumes of another provisioner of directories this driver's, without copying a byte: each claim\n" +
-			"keeps its name and its class's name. Without --apply the plan is printed and nothing is changed.\n" +
-			"--apply stops the pods of each claim in turn, by eviction; their owners start them again. Interrupted\n" +
-			"anywhere, run it again, or --undo. Until --finish everything can be undone.",
+			"keeps its name and its class's name. Without --apply the plan is printed and nothing is changed;\n" +
+			"--undo and --finish start at once. --apply stops the pods of each claim in turn, by eviction; their\n" +
+			"owners start them again. Interrupted anywhere, run it again, or --undo. Until --finish everything can\n" +
+			"be undone.",
 		Example: "  kubectl hpp migrate --from local-path --pool local -n shop\n" +
 			"  kubectl hpp migrate --from local-path --pool local -n shop pg-0 --apply\n" +
 			"  kubectl hpp migrate --from local-path --pool local -n shop --undo\n" +
@@ -87,14 +88,30 @@ func (p *plugin) migrate(ctx context.Context, o migrating) (err error) {
 	case o.finish:
 		return m.Finish(ctx, o.replace)
 	}
+	return o.forward(ctx, m)
+}
+
+// forward prints the plan, and does it with --apply.
+func (o migrating) forward(ctx context.Context, m *migrate.Migration) error {
 	rows, err := m.Gather(ctx)
-	if err == nil {
-		err = migrate.Write(p.Out, rows)
+	switch {
+	case err != nil:
+		return err
+	case len(rows) == 0 && o.all:
+		return fmt.Errorf("no claim of %s in any namespace", o.From)
+	case len(rows) == 0:
+		return fmt.Errorf("no claim of %s in namespace %s; -A looks in all", o.From, o.Namespace)
 	}
-	if err == nil && o.apply {
-		err = m.Apply(ctx, rows)
+	if err := migrate.Write(m.Out, rows); err != nil {
+		return err
 	}
-	return err
+	switch {
+	case o.apply:
+		return m.Apply(ctx, rows)
+	case !slices.ContainsFunc(rows, func(r migrate.Row) bool { return len(r.Problems) == 0 }):
+		return errors.New("no claim can be migrated: see PROBLEM")
+	}
+	return nil
 }
 
 // check refuses flags that contradict each other.

@@ -21,7 +21,7 @@ func TestMigrateRefuses(t *testing.T) {
 	} {
 		var stderr bytes.Buffer
 		code := app.Run(append([]string{"migrate"}, strings.Fields(args)...), nil, &bytes.Buffer{}, &stderr)
-		if code == 0 || !strings.Contains(stderr.String(), want) {
+		if code != 2 || !strings.Contains(stderr.String(), want) {
 			t.Errorf("%s: code %d, %s; want %q", args, code, stderr.String(), want)
 		}
 	}

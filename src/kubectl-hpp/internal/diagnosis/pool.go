@@ -145,6 +145,8 @@ func MendPool(node string, p nodeapi.PoolStatus) []string {
 		return []string{"Wait some seconds, and look again."}
 	case "OtherCluster":
 		return []string{"docs/how-to/shared-pool.md#a-pool-of-another-cluster"}
+	case "OtherPoolsDisk", "SameDirectory":
+		return []string{fmt.Sprintf("Mount each pool's own disk at its path on node %s. Forget none of them.", node)}
 	case "ClaimNotMounted":
 		return []string{"kubectl get pods -A -l app.kubernetes.io/component=mounter -o wide"}
 	case "QuotaUnavailable":

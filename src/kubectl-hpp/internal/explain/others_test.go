@@ -50,6 +50,7 @@ func served() []row {
 			w.pools[0].Message = "nothing is mounted at /mnt/nvme"
 		}, "PoolAbsent!"},
 		{"its pool is none of the node's", func(w *world) { w.pools[0].Name = "other" }, "PoolAbsent!"},
+		{"its pool was renamed", func(w *world) { w.pools[0].Name, w.Listed[0].Pool = "other", "other" }, "Well"},
 		{"its pool hangs", func(w *world) { w.pools[0].Seen = now().Add(-10 * time.Minute) }, "PoolHangs!"},
 		{"its pool is read-only", func(w *world) { w.pools[0].ReadOnly = true }, "PoolReadOnly!"},
 		{"its claim is being deleted", func(w *world) {

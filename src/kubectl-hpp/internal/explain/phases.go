@@ -148,9 +148,12 @@ func (v volume) notEnforced() (say.Answer, bool) {
 	if !v.warned(nodeapi.WarningVolumeNotEnforced) {
 		return say.No()
 	}
-	return say.Wrong("NotEnforced", fmt.Sprintf("%s, but nothing holds it to its size: it was copied or restored, or "+
-		"the quota of pool %s is off.", v.is(), v.Pool), fmt.Sprintf("Once no pod uses it: kubectl hpp enforce %s "+
-		"--node %s", v.Handle, v.node))
+	enforce := "Once no pod uses it: kubectl hpp enforce " + v.Handle
+	if v.in.EnforcementLost {
+		return say.Wrong("NotEnforced", fmt.Sprintf("%s, but nothing holds it to its size: the quota of pool %s is off.",
+			v.is(), v.Pool), "docs/explanation/enforcement.md#switching-quota-on, first.", enforce)
+	}
+	return say.Wrong("NotEnforced", v.is()+", but nothing holds it to its size: it was copied or restored.", enforce)
 }
 
 // copies is for a volume of whose id there is something elsewhere.

@@ -75,6 +75,10 @@ func newVolume(f facts.Facts, pv *corev1.PersistentVolume, owner *claim) volume 
 			v.listed = listed
 		}
 	}
+	if v.in.Name == "" && v.listed.Node == v.node { // the pool was renamed
+		v.in = facts.Pool(v.on, v.listed.Pool)
+		v.Pool = cmp.Or(v.in.Name, v.Pool)
+	}
 	return v
 }
 

@@ -93,10 +93,11 @@ func Ready(n *corev1.Node) bool {
 	})
 }
 
-// NeverHere reports whether a pool's node just has no disk for it, and other nodes have one.
+// NeverHere reports whether a pool's node just has no disk for it, and other nodes have one, or had.
 func (f Facts) NeverHere(p nodeapi.PoolStatus) bool {
 	return !p.Served() && !p.Used && find(f.Reported.Nodes, func(n nodeapi.NodeStatus) bool {
-		return Pool(n, p.Name).Served()
+		there := Pool(n, p.Name)
+		return there.Served() || there.Used
 	}) != nil
 }
 

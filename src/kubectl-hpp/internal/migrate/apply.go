@@ -216,12 +216,7 @@ func (m *Migration) moveIn(ctx context.Context, j *journal) error {
 			return err
 		}
 		if found.UsedAt == "" { // or it was taken already
-			var taken nodeapi.TakenDirectory
-			if err := m.Ask(ctx, &taken, j.takeArgs()...); err != nil {
-				return err
-			}
-			j.Bytes = max(j.Bytes, taken.Bytes)
-			return nil
+			return m.take(ctx, j, found)
 		}
 		usedAt = found.UsedAt
 		what := fmt.Sprintf("until nothing uses %s on node %s: used at %s", j.Path, j.Node, usedAt)
@@ -230,6 +225,23 @@ func (m *Migration) moveIn(ctx context.Context, j *journal) error {
 		}
 	}
 	return fmt.Errorf("something on node %s still uses %s: used at %s", j.Node, j.Path, usedAt)
+}
+
+// take has the node take the directory. What an earlier run began with can get another size and enforcement.
+func (m *Migration) take(ctx context.Context, j *journal, found nodeapi.Directory) error {
+	if m.Grow {
+		j.Bytes = grown(j.Bytes, found.Bytes)
+	}
+	if m.Enforce != nodeapi.EnforceNow {
+		j.Enforce = m.Enforce
+	}
+	var taken nodeapi.TakenDirectory
+	err := m.Ask(ctx, &taken, j.takeArgs()...)
+	if err != nil && found.Bytes > j.Bytes {
+		err = fmt.Errorf("%w; --grow makes it larger, and --enforce never takes it as it is", err)
+	}
+	j.Bytes = max(j.Bytes, taken.Bytes)
+	return err
 }
 
 // bind touches the claim, which a new PersistentVolume alone does not have looked at, until it is bound.

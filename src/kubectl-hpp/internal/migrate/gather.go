@@ -115,6 +115,9 @@ func (m *Migration) complete(ctx context.Context, c *Candidate) error {
 	}
 	if err != nil {
 		c.Unseen = err.Error()
+		if _, said, does := strings.Cut(c.Unseen, ": node "+c.Node+": "); does {
+			c.Unseen = said
+		}
 	}
 	return nil
 }

@@ -365,7 +365,8 @@ func TestFinish(t *testing.T) {
 		}
 		var out bytes.Buffer
 		err = w.migration(&out).Finish(t.Context(), true)
-		if managed != (err != nil) || managed && !strings.Contains(err.Error(), "k3s") {
+		if managed != (err != nil) || managed && (!strings.Contains(err.Error(), "k3s") ||
+			!strings.Contains(err.Error(), "the claims are finished")) {
 			t.Errorf("finish: %v", err)
 		}
 		is := w.state()
@@ -379,6 +380,25 @@ func TestFinish(t *testing.T) {
 		}
 		if err := w.undo(); err == nil {
 			t.Error("it can be undone after it was finished")
+		}
+	}
+}
+
+// TestFinishWithoutItsClass is done, and says what is left to do where the rest of what was done is said.
+func TestFinishWithoutItsClass(t *testing.T) {
+	for by, want := range map[string]string{"": "--finish --replace-class", "Helm": "first remove it there"} {
+		w := newWorld(t)
+		if err := w.apply(); err != nil {
+			t.Fatal(err)
+		}
+		class := storageClass()
+		class.Labels = map[string]string{"app.kubernetes.io/managed-by": by}
+		if _, err := w.StorageV1().StorageClasses().Update(t.Context(), class, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		if err := w.migration(&out).Finish(t.Context(), false); err != nil || !strings.Contains(out.String(), want) {
+			t.Errorf("%q: %s, %v", by, out.String(), err)
 		}
 	}
 }
@@ -427,9 +447,31 @@ func TestPlan(t *testing.T) {
 			func(c *migrate.Candidate, o *migrate.Options) { c.Found.Bytes, o.Grow = 5*gibibyte, true },
 			migrate.Rename, "", 6 * gibibyte,
 		},
+		"not enforced, and uses more": {
+			func(c *migrate.Candidate, _ *migrate.Options) { c.Found.Enforceable, c.Found.Bytes = false, 5*gibibyte },
+			migrate.NotEnforced, "", gibibyte,
+		},
+		"not enforced, and grown": {
+			func(c *migrate.Candidate, o *migrate.Options) {
+				c.Found.Enforceable, c.Found.Bytes, o.Grow = false, 5*gibibyte, true
+			}, migrate.NotEnforced, "", 6 * gibibyte,
+		},
+		"never enforced, and uses more": {
+			func(c *migrate.Candidate, o *migrate.Options) {
+				c.Found.Bytes, o.Enforce = 5*gibibyte, nodeapi.EnforceNever
+			}, migrate.NotEnforced, "", gibibyte,
+		},
+		"grown, and uses less": {
+			func(_ *migrate.Candidate, o *migrate.Options) { o.Grow = true }, migrate.Rename, "", gibibyte,
+		},
 		"twins": {
 			func(c *migrate.Candidate, _ *migrate.Options) { c.Twins = []string{"pvc-9"} },
 			migrate.Rename, "pvc-9", gibibyte,
+		},
+		"unseen": {
+			func(c *migrate.Candidate, _ *migrate.Options) {
+				c.Found, c.Unseen = nodeapi.Directory{}, `pool is in no configuration: "nope"`
+			}, migrate.Unknown, `"nope"`, gibibyte,
 		},
 		"no node": {
 			func(c *migrate.Candidate, _ *migrate.Options) { c.Node = "" },
@@ -550,6 +592,48 @@ func TestStillUsed(t *testing.T) {
 	const says = "something on node worker-1 still uses " + old + ": used at /data (process 7); run the command again"
 	if err := m.Apply(t.Context(), rows); err == nil || !strings.Contains(err.Error(), says) || w.taken {
 		t.Errorf("%v, want %s", err, says)
+	}
+}
+
+// TestGoesOnWithAnotherSize: what is full by the time that it is taken, without a volume, is gone on with.
+func TestGoesOnWithAnotherSize(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*migrate.Migration)
+		size   string
+	}{
+		"grow":  {func(m *migrate.Migration) { m.Grow = true }, "6Gi"},
+		"never": {func(m *migrate.Migration) { m.Enforce = nodeapi.EnforceNever }, "1Gi"},
+	} {
+		w := newWorld(t)
+		apply := func(change func(*migrate.Migration)) error {
+			m := w.migration(&bytes.Buffer{})
+			change(m)
+			rows, err := m.Gather(t.Context())
+			m.Ask = func(ctx context.Context, answer any, args ...string) error {
+				if contains(args, []string{"take", fmt.Sprint(gibibyte), nodeapi.EnforceNow}) {
+					return errors.New("size is below what the volume uses")
+				}
+				err := w.ask(ctx, answer, args...)
+				if found, ok := answer.(*nodeapi.Directory); ok && found.Exists {
+					found.Bytes = 5 * gibibyte
+				}
+				return err
+			}
+			return errors.Join(err, m.Apply(t.Context(), rows))
+		}
+		const says = "uses; --grow makes it larger, and --enforce never takes it as it is; run the command again"
+		for range 2 {
+			err := apply(func(*migrate.Migration) {})
+			if err == nil || !strings.Contains(err.Error(), says) || w.volume() != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if err := apply(test.change); err != nil || w.state() != isNew {
+			t.Fatalf("%s: %v; it is %s", name, err, w.state())
+		}
+		if size := w.volume().Spec.Capacity[corev1.ResourceStorage]; size.String() != test.size {
+			t.Errorf("%s: it has %s", name, size.String())
+		}
 	}
 }
 
@@ -742,10 +826,14 @@ func pod() *corev1.Pod {
 
 func objects() []runtime.Object {
 	n := node("worker-1", "host-1")
-	return []runtime.Object{volume(), claim(), pod(), &n, &storagev1.StorageClass{
+	return []runtime.Object{volume(), claim(), pod(), &n, storageClass()}
+}
+
+func storageClass() *storagev1.StorageClass {
+	return &storagev1.StorageClass{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "local-path", Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": "true"},
 		},
 		Provisioner: "rancher.io/local-path", ReclaimPolicy: new(corev1.PersistentVolumeReclaimDelete),
-	}}
+	}
 }

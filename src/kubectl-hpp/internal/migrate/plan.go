@@ -54,6 +54,7 @@ const (
 	Rename      = "rename"
 	NotEnforced = "rename (not enforced)"
 	Copy        = "copy"
+	Unknown     = "-"
 )
 
 // Row is the plan for one volume.
@@ -145,7 +146,10 @@ func Plan(c Candidate, o Options) Row {
 	problem(!o.AnyPath && !o.makes(&c.PV), "its directory %s is not one that %s makes: --any-path takes it "+
 		"nevertheless", r.Path, o.provisioner())
 	problem(len(c.Twins) > 0, "its directory is the same as, in or above that of %s", strings.Join(c.Twins, ", "))
-	problem(c.Unseen != "", "%s", c.Unseen)
+	if c.Unseen != "" {
+		r.How = Unknown
+		problem(true, "%s", c.Unseen)
+	}
 	block := c.PV.Spec.VolumeMode != nil && *c.PV.Spec.VolumeMode == corev1.PersistentVolumeBlock
 	problem(block, "it is a block volume")
 	claims(c, &r, problem)
@@ -167,12 +171,20 @@ func directory(c Candidate, o Options, r *Row, problem func(is bool, format stri
 		r.How = NotEnforced
 	}
 	switch {
-	case c.Found.Bytes <= r.Bytes || r.How != Rename:
+	case c.Found.Bytes <= r.Bytes || r.How == Copy:
 	case o.Grow:
-		r.Bytes = max(r.Bytes, c.Found.Bytes+c.Found.Bytes/5)
-	default:
+		r.Bytes = grown(r.Bytes, c.Found.Bytes)
+	case r.How == Rename: // else nothing holds it to its size
 		problem(true, "uses more than its claim: --grow makes it larger")
 	}
+}
+
+// grown is the size of a volume that --grow makes larger, if it uses more than it has.
+func grown(size, used int64) int64 {
+	if used <= size {
+		return size
+	}
+	return used + used/5
 }
 
 // claims looks at the claim.

@@ -181,11 +181,17 @@ func (m *Migration) Finish(ctx context.Context, replace bool) error {
 
 // class replaces an old class by one of ours with its name, which claims and charts name.
 func (m *Migration) class(ctx context.Context, old storagev1.StorageClass, replace bool) error {
-	if by := manager(old.ObjectMeta); by != "" {
-		return fmt.Errorf("StorageClass %s is %s, which would bring it back: remove it there (k3s: "+
-			"--disable=local-storage), and name one like it in the chart's storageClasses", old.Name, by)
-	}
-	if !replace {
+	by := manager(old.ObjectMeta)
+	todo := fmt.Sprintf("StorageClass %s is left to replace: it is %s, which would bring it back; first remove it "+
+		"there (k3s: --disable=local-storage), then name one like it in the chart's storageClasses, and helm upgrade",
+		old.Name, by)
+	switch {
+	case by != "" && replace:
+		return errors.New("the claims are finished, and " + todo)
+	case by != "":
+		_, err := fmt.Fprintln(m.Out, todo)
+		return err
+	case !replace:
 		_, err := fmt.Fprintf(m.Out, "new claims of class %s still get volumes of %s: kubectl hpp migrate --from %s "+
 			"--pool %s --finish --replace-class\n", old.Name, old.Provisioner, m.From, m.Pool)
 		return err

@@ -107,12 +107,16 @@ func (m *Mover) choose(ctx context.Context, pv corev1.PersistentVolume) (string,
 	if err != nil {
 		return "", err
 	}
+	around, err := pods.Around(ctx, m.API, using)
+	if err != nil {
+		return "", err
+	}
 	var trouble error
 	for _, name := range roomy(status.Nodes, pool, size.Value()) {
 		if name == NodeOf(&pv) {
 			continue
 		}
-		ok, err := m.schedulable(ctx, name, using)
+		ok, err := m.schedulable(ctx, name, using, around)
 		if ok {
 			return name, nil
 		}
@@ -138,7 +142,8 @@ func roomy(nodes []nodeapi.NodeStatus, pool string, bytes int64) (names []string
 }
 
 // schedulable reports whether pods can be scheduled on a node: those that use a volume, or any where none does.
-func (m *Mover) schedulable(ctx context.Context, name string, using []corev1.Pod) (bool, error) {
+func (m *Mover) schedulable(ctx context.Context, name string, using []corev1.Pod, around pods.Surroundings,
+) (bool, error) {
 	node, err := m.API.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return false, fmt.Errorf("look at node %s: %w", name, err)
@@ -146,7 +151,7 @@ func (m *Mover) schedulable(ctx context.Context, name string, using []corev1.Pod
 	if len(using) == 0 {
 		using = []corev1.Pod{{}}
 	}
-	if slices.ContainsFunc(using, func(pod corev1.Pod) bool { return pods.Unfit(pod, node) != "" }) {
+	if slices.ContainsFunc(using, func(pod corev1.Pod) bool { return around.Unfit(pod, node) != "" }) {
 		return false, nil
 	}
 	return !node.Spec.Unschedulable && facts.Ready(node), nil

@@ -82,10 +82,14 @@ func (m *Mover) Plan(ctx context.Context, q Request) (p Plan, err error) {
 			p.Problems = append(p.Problems, "the claim's pods cannot be evicted: "+err.Error())
 		}
 	}
+	around, err := pods.Around(ctx, m.API, p.Pods)
+	if err != nil {
+		return p, err
+	}
 	// A node that is not there is a problem already, and its taints are not always for this user to read.
 	if node, err := m.API.CoreV1().Nodes().Get(ctx, q.To, metav1.GetOptions{}); err == nil {
 		for _, pod := range p.Pods {
-			if why := pods.Unfit(pod, node); why != "" {
+			if why := around.Unfit(pod, node); why != "" {
 				p.Problems = append(p.Problems, why)
 			}
 		}

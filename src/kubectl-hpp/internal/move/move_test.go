@@ -158,6 +158,8 @@ func TestMove(t *testing.T) {
 func TestMoveIsRefused(t *testing.T) {
 	owned := claim()
 	owned.OwnerReferences = []metav1.OwnerReference{{Kind: "Pod", Name: "x"}}
+	apart := podOn("db-0", "a", corev1.PodRunning, true)
+	keepApart(apart)
 	unbound := claim()
 	unbound.Spec.VolumeName = ""
 	for says, test := range map[string]struct {
@@ -166,9 +168,12 @@ func TestMoveIsRefused(t *testing.T) {
 	}{
 		"pod db-0 has no owner": {[]runtime.Object{claim(), podOn("db-0", "a", corev1.PodRunning, false)}, nil},
 		"owned by pod x":        {[]runtime.Object{owned}, nil},
-		"no volume yet":         {[]runtime.Object{unbound}, nil},
-		"node b is cordoned":    {[]runtime.Object{claim()}, []string{"node b is cordoned"}},
-		"not found":             {nil, nil},
+		"problem: pod db-0 may not run beside db-1 on node b (podAntiAffinity on kubernetes.io/hostname)": {
+			[]runtime.Object{claim(), apart, beside("b"), node("b", false)}, nil,
+		},
+		"no volume yet":      {[]runtime.Object{unbound}, nil},
+		"node b is cordoned": {[]runtime.Object{claim()}, []string{"node b is cordoned"}},
+		"not found":          {nil, nil},
 	} {
 		c := &controller{answer: func(string) (any, error) {
 			return nodeapi.Move{PV: "pv-1", Problems: test.problems}, nil
@@ -230,44 +235,5 @@ func TestInterrupted(t *testing.T) {
 	err := m.Apply(ctx, request(), move.Plan{Move: nodeapi.Move{PV: "pv-1"}})
 	if !errors.Is(err, context.Canceled) || !strings.Contains(out.String(), "goes on without this command") {
 		t.Errorf("%v: %s", err, out)
-	}
-}
-
-func node(name string, cordoned bool) *corev1.Node {
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	n.Spec.Unschedulable = cordoned
-	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
-	return n
-}
-
-// TestDrain chooses the roomiest node that takes pods, and says what stays.
-func TestDrain(t *testing.T) {
-	pool := func(node string, room int64) nodeapi.NodeStatus {
-		return nodeapi.NodeStatus{Name: node, State: "connected", Pools: []nodeapi.PoolStatus{{
-			Name: "local", State: nodeapi.StatePresent, Selected: true, Allocatable: room,
-		}}}
-	}
-	c := &controller{answer: func(line string) (any, error) {
-		switch line {
-		case "move list":
-			return []nodeapi.Move{}, nil
-		case "status":
-			all := []nodeapi.NodeStatus{pool("a", 9), pool("b", 5), pool("c", 7), pool("d", 3)}
-			return nodeapi.Status{Nodes: all}, nil
-		}
-		return nodeapi.Move{PV: "pv-1", Claim: "shop/data", From: "a", To: "b", Problems: []string{"no luck"}}, nil
-	}}
-	m, _, out := newMover(c, claim(), volumeOn("a"), node("a", true), node("b", false), node("c", true),
-		node("d", false))
-	err := m.Drain(t.Context(), move.Drain{Node: "a", Driver: "driver", Apply: true})
-	if err == nil || !strings.Contains(err.Error(), "of 1 volumes, 1 stay on node a: shop/data") {
-		t.Errorf("%v: %s", err, out)
-	}
-	if !slices.Contains(c.asked, "move start pv-1 --to b --dry-run") {
-		t.Errorf("asked %q", c.asked)
-	}
-	if err := m.Drain(t.Context(), move.Drain{Node: "b", Driver: "driver"}); err == nil ||
-		!strings.Contains(err.Error(), "kubectl cordon b") {
-		t.Error(err)
 	}
 }

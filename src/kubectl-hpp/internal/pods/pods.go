@@ -29,9 +29,12 @@ func Using(ctx context.Context, api kubernetes.Interface, namespace, claim strin
 		return nil, fmt.Errorf("look which pods use claim %s/%s: %w", namespace, claim, err)
 	}
 	return slices.DeleteFunc(all.Items, func(pod corev1.Pod) bool {
-		return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed ||
-			!slices.Contains(facts.ClaimsOf(pod), claim)
+		return ended(pod) || !slices.Contains(facts.ClaimsOf(pod), claim)
 	}), nil
+}
+
+func ended(pod corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
 // Kept is why a pod must not be evicted, "" of one that is made again.
@@ -43,19 +46,17 @@ func Kept(pod corev1.Pod) string {
 		"it again afterwards", pod.Name)
 }
 
-// Unfit is why a pod cannot be scheduled on a node, "" where nothing forbids it: taints, its nodeSelector and affinity.
-func Unfit(pod corev1.Pod, node *corev1.Node) string {
+// untoleratedTaint is a taint of a node that keeps a pod out.
+func untoleratedTaint(pod corev1.Pod, node *corev1.Node) (corev1.Taint, bool) {
 	keepsOut := func(t *corev1.Taint) bool { return t.Effect != corev1.TaintEffectPreferNoSchedule }
-	taint, untolerated := scheduling.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints,
-		pod.Spec.Tolerations, keepsOut, true)
+	return scheduling.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, pod.Spec.Tolerations, keepsOut,
+		true)
+}
+
+// leftOut reports whether a pod's nodeSelector or affinity leaves a node out.
+func leftOut(pod corev1.Pod, node *corev1.Node) bool {
 	fits, err := nodeaffinity.GetRequiredNodeAffinity(&pod).Match(node)
-	switch {
-	case untolerated:
-		return fmt.Sprintf("pod %s does not tolerate the taint %s of node %s", pod.Name, taint.ToString(), node.Name)
-	case err == nil && !fits:
-		return fmt.Sprintf("the nodeSelector or affinity of pod %s leaves node %s out", pod.Name, node.Name)
-	}
-	return ""
+	return err == nil && !fits
 }
 
 // Evict begins to end a pod, unless it is Kept. ErrNotYet is to be tried again; one that ends or is gone is no error.
