@@ -63,9 +63,6 @@ func newClaim(f facts.Facts, object *corev1.PersistentVolumeClaim) claim {
 	return c
 }
 
-// id is what csi-provisioner calls the volume.
-func (c claim) id() string { return "pvc-" + string(c.UID) }
-
 // typed is a command about the claim.
 func (c claim) typed(verb, after string) string {
 	return strings.TrimSpace(fmt.Sprintf("kubectl %s pvc %s -n %s %s", verb, c.Name, c.Namespace, after))
@@ -187,7 +184,7 @@ func (c claim) misnamed() (say.Answer, bool) {
 func (c claim) copied() (say.Answer, bool) {
 	for _, v := range c.Listed {
 		switch {
-		case v.ID != c.id() || v.State == "":
+		case v.ID != facts.IDOf(c) || v.State == "":
 		case v.State == nodeapi.NotWhole:
 			return say.Fine("CopyWaits", fmt.Sprintf("Pending: its copy on node %s was interrupted, and goes on when "+
 				"csi-provisioner asks for it again.", v.Node), c.typed("describe", ""))

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
@@ -112,11 +111,6 @@ func (v volume) grow(bytes int64) string {
 	return v.claim.typed("patch", fmt.Sprintf(`-p '{"spec": {"resources": {"requests": {"storage": %q}}}}'`, size))
 }
 
-// expands reports whether volumes of a class can grow, as far as is known.
-func expands(c *storagev1.StorageClass) bool {
-	return c == nil || c.AllowVolumeExpansion != nil && *c.AllowVolumeExpansion
-}
-
 // full is for a volume that pods will soon find full.
 func (v volume) full() (say.Answer, bool) {
 	used := v.listed.Used
@@ -128,7 +122,7 @@ func (v volume) full() (say.Answer, bool) {
 	switch {
 	case v.claim == nil:
 		return say.Wrong("Full", message)
-	case !expands(v.claim.class):
+	case !facts.Expands(v.claim.class):
 		return say.Wrong("Full", message, fmt.Sprintf("Let its class grow volumes: kubectl patch storageclass %s -p "+
 			`'{"allowVolumeExpansion": true}'`, v.claim.class.Name), "Then: "+v.grow(v.Bytes/2*3))
 	case v.in.Name != "" && v.in.Allocatable <= 0:
@@ -150,8 +144,8 @@ func (v volume) notEnforced() (say.Answer, bool) {
 	}
 	enforce := "Once no pod uses it: kubectl hpp enforce " + v.Handle
 	if v.in.EnforcementLost {
-		return say.Wrong("NotEnforced", fmt.Sprintf("%s, but nothing holds it to its size: the quota of pool %s is off.",
-			v.is(), v.Pool), "docs/explanation/enforcement.md#switching-quota-on, first.", enforce)
+		return say.Wrong("NotEnforced", fmt.Sprintf("%s, but nothing holds it to its size: the quota of pool "+
+			"%s is off.", v.is(), v.Pool), "docs/explanation/enforcement.md#switching-quota-on, first.", enforce)
 	}
 	return say.Wrong("NotEnforced", v.is()+", but nothing holds it to its size: it was copied or restored.", enforce)
 }

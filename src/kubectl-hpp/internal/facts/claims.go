@@ -84,10 +84,13 @@ func (f Facts) delays(c corev1.PersistentVolumeClaim) bool {
 	})
 }
 
+// IDOf is what csi-provisioner calls the volume that it makes for a claim.
+func IDOf(claim metav1.Object) string { return "pvc-" + string(claim.GetUID()) }
+
 // copied reports whether the volume of a claim is being copied.
 func (f Facts) copied(c corev1.PersistentVolumeClaim) bool {
 	return slices.ContainsFunc(f.Listed, func(v nodeapi.VolumeStatus) bool {
-		return v.ID == "pvc-"+string(c.UID) && StateOf(v.State) == Copying
+		return v.ID == IDOf(&c) && StateOf(v.State) == Copying
 	})
 }
 
@@ -173,6 +176,11 @@ func (f Facts) Unmeasured(pool string) bool {
 		is := Pool(n, pool)
 		return is.Served() && is.Enforcement == nodeapi.NotEnforced
 	})
+}
+
+// Expands reports whether volumes of a class can grow, as far as is known.
+func Expands(c *storagev1.StorageClass) bool {
+	return c == nil || c.AllowVolumeExpansion != nil && *c.AllowVolumeExpansion
 }
 
 // Trashed is how many deleted volumes some pools keep.
