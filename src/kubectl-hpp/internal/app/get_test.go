@@ -88,6 +88,15 @@ func controllerPod() *corev1.Pod {
 	return pod
 }
 
+func withoutProvisioner(pod *corev1.Pod) *corev1.Pod {
+	pod.Status.Conditions = nil
+	pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{
+		Name:  "csi-provisioner",
+		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}},
+	})
+	return pod
+}
+
 func readyNode(name string) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: named("", name)}
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
@@ -343,6 +352,8 @@ func TestPictures(t *testing.T) {
 		execErr: apierrors.NewForbidden(schema.GroupResource{Resource: "pods/exec"}, "hpp-controller-1",
 			errors.New("ask an admin")),
 	}
+	half := setting{objects: objects(), status: well(), volumes: volumes()[1:3]}
+	half.objects[0] = withoutProvisioner(controllerPod())
 	shop := setting{objects: objects(), status: well(), volumes: volumes()}
 	unknownPool := errors.New(`the driver refused: node worker-4: pool is in no configuration: "nope"`)
 	evicting := shop
@@ -359,6 +370,7 @@ func TestPictures(t *testing.T) {
 	}{
 		"status-troubled":       {usual, "status"},
 		"status-well":           {setting{objects: objects(), status: well(), volumes: volumes()[1:3]}, "status"},
+		"status-half":           {half, "status"},
 		"status-without-rights": {forbidden, "status"},
 		"status-no-controller":  {setting{objects: objects()[1:]}, "status --driver " + driver},
 		"status-guessed-driver": {setting{objects: objects()[1:]}, "status"},

@@ -78,10 +78,7 @@ func (p *plugin) read(ctx context.Context, namespace string, questions ...string
 func (p *plugin) list(ctx context.Context, namespace string, questions ...string) (facts.Facts, error) {
 	f, err := p.read(ctx, namespace, questions...)
 	if err == nil && !f.Answered() && f.Away == "" { // the driver's pods say some of it
-		var api kubernetes.Interface
-		if api, err = p.api(); err == nil {
-			err = f.ReadPods(ctx, api)
-		}
+		err = p.readPods(ctx, &f)
 	}
 	for _, missing := range f.Missing {
 		p.note(missing)
@@ -90,6 +87,14 @@ func (p *plugin) list(ctx context.Context, namespace string, questions ...string
 		p.note(unasked + f.Away)
 	}
 	return f, err
+}
+
+func (p *plugin) readPods(ctx context.Context, f *facts.Facts) error {
+	api, err := p.api()
+	if err != nil {
+		return err
+	}
+	return f.ReadPods(ctx, api)
 }
 
 // note says something beside what was asked for.

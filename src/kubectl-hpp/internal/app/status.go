@@ -27,6 +27,9 @@ func (p *plugin) status() *cobra.Command {
 				return fmt.Errorf("%w: %w", errUsage, err)
 			}
 			f, err := p.list(c.Context(), "", askStatus, askVolumes, askTrash)
+			if err == nil && f.ControllerPods == nil {
+				err = p.readPods(c.Context(), &f)
+			}
 			if err != nil {
 				return err
 			}

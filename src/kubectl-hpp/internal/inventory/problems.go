@@ -21,6 +21,19 @@ type Problem struct {
 	More     string             `json:"more,omitempty"` // what follows of it, or why it is so
 }
 
+// ofController says whether a part of it is away: without csi-provisioner, for one, no volume is made.
+func ofController(f facts.Facts) (all []Problem) {
+	for _, p := range f.ControllerPods {
+		if !diagnosis.PodReady(p) {
+			all = append(all, Problem{
+				diagnosis.Unusable, "controller", "pod " + p.Name + " is not ready" + diagnosis.WaitingFor(p),
+				"kubectl hpp doctor",
+			})
+		}
+	}
+	return all
+}
+
 // ofNodes are what is wrong with nodes and pools.
 func ofNodes(f facts.Facts) (all []Problem) {
 	for _, n := range f.Reported.Nodes {
