@@ -207,7 +207,7 @@ func (s *scene) isOnItsClaim(pool, node, volume string) {
 func (s *scene) trashIsEmpty(node, path string) {
 	s.t.Helper()
 	s.eventually("the trash of "+path+" on "+node+" is purged", func() (bool, string) {
-		left := s.onNode(node, "find "+path+"/csi/.hpp/trash -name 'pvc-*'")
+		left := s.onNode(node, "ls "+path+"/csi/.hpp/trash") // find would fail when an entry goes meanwhile
 		return left == "", left
 	})
 }
