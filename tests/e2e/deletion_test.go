@@ -32,8 +32,8 @@ func TestDeletion(t *testing.T) {
 			s.vanishes(node, volumePath(poolLocal, volume))
 			s.vanishes(node, pathOf(poolLocal)+"/csi/.hpp/volumes/"+volume+".json")
 			s.eventually("the trash is purged", func() (bool, string) {
-				left := s.onNode(node, "find "+pathOf(poolLocal)+"/csi/.hpp/trash -name '"+volume+"*'")
-				return left == "", left
+				left := s.onNode(node, "ls "+pathOf(poolLocal)+"/csi/.hpp/trash")
+				return !strings.Contains(left, volume), left
 			})
 		}},
 	)
