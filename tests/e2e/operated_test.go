@@ -51,12 +51,24 @@ func (s *scene) seed(name string) string {
 	return string(text)
 }
 
-// admit applies a HostPathProvisioner, and again while the API server does not reach the webhook yet: kube-proxy
-// hears of a pod that has become ready a moment after Helm does.
+// admit applies a HostPathProvisioner.
 func (s *scene) admit(manifest string) {
 	s.t.Helper()
+	s.askWebhook(manifest, "apply", "--filename", "-")
+}
+
+// deleteResource deletes the HostPathProvisioner, and waits until it is gone.
+func (s *scene) deleteResource() {
+	s.t.Helper()
+	s.askWebhook("", "delete", "hostpathprovisioner", customResource, "--timeout", waitTimeout.String())
+}
+
+// askWebhook runs kubectl, and again while the API server does not reach the webhook yet: kube-proxy hears of a pod
+// that has become ready a moment after everybody else.
+func (s *scene) askWebhook(input string, args ...string) {
+	s.t.Helper()
 	s.eventually("the webhook answers", func() (bool, string) {
-		_, err := s.cluster.Kubectl(s.ctx, strings.NewReader(manifest), "apply", "--filename", "-")
+		_, err := s.cluster.Kubectl(s.ctx, strings.NewReader(input), args...)
 		if err != nil && !strings.Contains(err.Error(), "failed calling webhook") {
 			s.t.Fatal(err)
 		}

@@ -92,7 +92,7 @@ func TestTakeoverFromKubevirtsOperator(t *testing.T) {
 					s.gone(volume)
 				}
 			}
-			s.kubectl("delete", "hostpathprovisioner", customResource, "--timeout", waitTimeout.String())
+			s.deleteResource()
 			s.nothingIsOwned()
 			s.poolClaimIs(claimedPool, k.node, corev1.ClaimBound)
 		}},

@@ -130,7 +130,7 @@ func TestOperatorServesTheSeedsLegacyPath(t *testing.T) {
 			}
 		}},
 		step{"TheResourceGoesCleanly", func(s *scene) {
-			s.kubectl("delete", "hostpathprovisioner", customResource, "--timeout", waitTimeout.String())
+			s.deleteResource()
 			s.noPodsOf(nodeComponent)
 			s.noPodsOf("legacy-provisioner")
 			s.nothingIsOwned()

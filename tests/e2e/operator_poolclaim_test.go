@@ -83,7 +83,7 @@ func TestOperatorServesTheSeedsPVCTemplate(t *testing.T) {
 			for _, n := range s.workers { // a mounter leaves a pool mounted that has anything in it
 				s.trashIsEmpty(n, seedPath)
 			}
-			s.kubectl("delete", "hostpathprovisioner", customResource, "--timeout", waitTimeout.String())
+			s.deleteResource()
 			s.noPodsOf(nodeComponent)
 			s.noPodsOf(mounterComponent)
 			s.nothingIsOwned()

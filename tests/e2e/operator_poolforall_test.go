@@ -105,7 +105,7 @@ func TestOperatorServesOneClaimForAllNodes(t *testing.T) {
 			s.remove(s.claim("data", "", "0"))
 			s.gone(volume)
 			s.trashIsEmpty(first, path)
-			s.kubectl("delete", "hostpathprovisioner", customResource, "--timeout", waitTimeout.String())
+			s.deleteResource()
 			s.noPodsOf(nodeComponent)
 			s.noPodsOf(mounterComponent)
 			s.nothingIsOwned()

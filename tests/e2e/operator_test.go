@@ -73,7 +73,7 @@ func TestOperatorServesTheSeedsPool(t *testing.T) {
 			s.remove(s.claim("data", "", "0"))
 			s.gone(volume)
 			s.vanishes(node, seedPath+"/csi/"+volume)
-			s.kubectl("delete", "hostpathprovisioner", customResource, "--timeout", waitTimeout.String())
+			s.deleteResource()
 			s.noPodsOf(nodeComponent)
 			s.noPodsOf(controllerComponent)
 			s.nothingIsOwned()
@@ -177,7 +177,7 @@ func TestFlipToTheOperatorAndBack(t *testing.T) {
 				"annotate", "hostpathprovisioner", customResource,
 				"hostpathprovisioner.kubevirt.io/delete-with-volumes=true",
 			)
-			s.kubectl("delete", "hostpathprovisioner", customResource, "--timeout", waitTimeout.String())
+			s.deleteResource()
 			s.noPodsOf(nodeComponent)
 			if !s.exists(node, volumePath(poolLocal, volume)+"/file") {
 				s.t.Error("data went with the resource")
