@@ -12,6 +12,8 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/internal/process"
 )
 
 // TestMove: a StatefulSet's volume goes to another worker while the plugin, the controller and both drivers are killed,
@@ -20,7 +22,7 @@ func TestMove(t *testing.T) {
 	const bytes = "201326592" // takes some seconds to copy
 	var from, to, sum, volume string
 	var claim *corev1.PersistentVolumeClaim
-	var again *plugin
+	var again *process.Process
 	alone(t, "a volume moves to another node while the plugin, the controller and both drivers are killed",
 		step{"AStatefulSetHasData", func(s *scene) {
 			from, to = s.workers[0], s.workers[1]
@@ -47,10 +49,10 @@ func TestMove(t *testing.T) {
 			s.create(budget)
 			moving := s.startHpp("move", "data", "--to", to, "--apply")
 			s.eventually("the plugin cannot evict the pod", func() (bool, string) {
-				return strings.Contains(moving.output(), "disruption budget"), moving.output()
+				return strings.Contains(moving.Log(), "disruption budget"), moving.Log()
 			})
 			s.moveIs(volume, "leave")
-			s.must(moving.Process.Kill())
+			moving.Kill(s.t)
 			s.killDriver(from)
 			s.driverPod(from)
 			s.remove(budget)
@@ -66,8 +68,8 @@ func TestMove(t *testing.T) {
 			s.allConnected()
 		}},
 		step{"TheClaimIsBoundOnTheOtherNode", func(s *scene) {
-			if err := again.Wait(); err != nil {
-				s.t.Errorf("%v: %s", err, again.output())
+			if err := again.Err(); err != nil {
+				s.t.Errorf("%v: %s", err, again.Log())
 			}
 			s.eventually("the claim is the same, and Bound", func() (bool, string) {
 				now := s.claimNow("data")

@@ -3,13 +3,14 @@ package e2e
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/internal/process"
 )
 
 // buildPlugin builds kubectl-hpp as `make build` does.
@@ -38,30 +39,10 @@ func (s *scene) hpp(code int, args ...string) string {
 	return out.String()
 }
 
-// plugin is a kubectl hpp that runs.
-type plugin struct {
-	*exec.Cmd
-	file string // of what it prints
-}
-
-// startHpp starts kubectl hpp, and kills it at the end of the feature at the latest.
-func (s *scene) startHpp(args ...string) *plugin {
+// startHpp starts kubectl hpp, which ends with the feature at the latest.
+func (s *scene) startHpp(args ...string) *process.Process {
 	s.t.Helper()
-	out, err := os.CreateTemp(s.top.TempDir(), "hpp")
-	s.must(err)
-	p := &plugin{exec.Command(s.pluginFile, append(s.pluginFlags(), args...)...), out.Name()}
-	p.Stdout, p.Stderr = out, out
-	s.must(errors.Join(p.Start(), out.Close()))
-	s.top.Cleanup(func() { _ = p.Process.Kill() }) // it may have ended
-	return p
-}
-
-func (p *plugin) output() string {
-	text, err := os.ReadFile(p.file)
-	if err != nil {
-		return err.Error()
-	}
-	return string(text)
+	return process.Run(s.top, s.pluginFile, nil, append(s.pluginFlags(), args...)...)
 }
 
 // pluginFlags are those that a user's kubeconfig and the chart's defaults would save.

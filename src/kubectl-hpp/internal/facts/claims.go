@@ -161,8 +161,10 @@ func (f Facts) NodeOf(c corev1.PersistentVolumeClaim) string {
 	if pv == nil {
 		return ""
 	}
-	nodes, _ := persistentvolume.Nodes(pv, f.Controller.TopologyKey)
-	return strings.Join(nodes[:min(len(nodes), 1)], "")
+	if nodes, _ := persistentvolume.Nodes(pv, f.Controller.TopologyKey); len(nodes) > 0 {
+		return nodes[0]
+	}
+	return ""
 }
 
 // Delayed reports whether volumes of a class are made for pods.

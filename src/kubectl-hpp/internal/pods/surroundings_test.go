@@ -206,13 +206,15 @@ func TestConstraints(t *testing.T) {
 		change func(*constraint, *corev1.Pod)
 		want   string
 	}{
-		"a zone":           {byZone(func(*constraint, *corev1.Pod) {}), tooManyInZone},
-		"a larger skew":    {func(c *constraint, _ *corev1.Pod) { c.MaxSkew = 2 }, ""},
-		"a wish":           {func(c *constraint, _ *corev1.Pod) { c.WhenUnsatisfiable = corev1.ScheduleAnyway }, ""},
-		"no selector":      {func(c *constraint, _ *corev1.Pod) { c.LabelSelector = nil }, ""},
-		"not itself":       {func(_ *constraint, p *corev1.Pod) { p.Labels = nil }, ""},
-		"taints honored":   {byZone(func(c *constraint, _ *corev1.Pod) { c.NodeTaintsPolicy = &honor }), ""},
-		"taints ignored":   {byZone(func(c *constraint, _ *corev1.Pod) { c.NodeTaintsPolicy = &ignore }), tooManyInZone},
+		"a zone":         {byZone(func(*constraint, *corev1.Pod) {}), tooManyInZone},
+		"a larger skew":  {func(c *constraint, _ *corev1.Pod) { c.MaxSkew = 2 }, ""},
+		"a wish":         {func(c *constraint, _ *corev1.Pod) { c.WhenUnsatisfiable = corev1.ScheduleAnyway }, ""},
+		"no selector":    {func(c *constraint, _ *corev1.Pod) { c.LabelSelector = nil }, ""},
+		"not itself":     {func(_ *constraint, p *corev1.Pod) { p.Labels = nil }, ""},
+		"taints honored": {byZone(func(c *constraint, _ *corev1.Pod) { c.NodeTaintsPolicy = &honor }), ""},
+		"taints ignored": {
+			byZone(func(c *constraint, _ *corev1.Pod) { c.NodeTaintsPolicy = &ignore }), tooManyInZone,
+		},
 		"affinity honored": {byZone(func(_ *constraint, p *corev1.Pod) { p.Spec.NodeSelector = fast }), ""},
 		"affinity ignored": {byZone(func(c *constraint, p *corev1.Pod) {
 			c.NodeAffinityPolicy, p.Spec.NodeSelector = &ignore, fast
