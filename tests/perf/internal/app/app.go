@@ -38,7 +38,8 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			"driver": s.driver, "copies": s.copies, "burst": s.burst,
 		}[part]
 		if err := do(ctx); err != nil {
-			return err
+			s.report.Notes = append(s.report.Notes, fmt.Sprintf("The part %s ended with an error: %v", part, err))
+			return errors.Join(err, s.finish(stdout))
 		}
 	}
 	if s.report.Machine.LoadAfter, err = machine.Load(); err != nil {
