@@ -39,8 +39,15 @@ func TestControllerCertificates(t *testing.T) {
 			s.startCertManager()
 			s.whenDone(func(ctx context.Context) error { return s.install(ctx, s.values("info")) })
 		}},
-		step{"SelfManaged", func(s *scene) {
-			s.trusts(controllerCA, "ca.crt", s.authorityOf(selfManagedSecret))
+		step{"SelfManagedAndMadeAnew", func(s *scene) {
+			authority := s.authorityOf(selfManagedSecret)
+			old := authority()
+			s.typed("how-to/certificates.md", `"op": "remove"`)
+			s.eventually("there is another authority", func() (bool, string) {
+				now := authority()
+				return now != "" && now != old, now
+			})
+			s.trusts(controllerCA, "ca.crt", authority)
 			s.serves("self-managed")
 		}},
 		step{"ExistingSecret", func(s *scene) {

@@ -58,12 +58,21 @@ func TestRetain(t *testing.T) {
 			})
 		}},
 		step{"AClaimOfTheSameNameGetsIt", func(s *scene) {
-			s.typed("how-to/reuse-a-retained-volume.md", `{"uid": null`, "PV", volume)
-			s.create(s.claim("data", classRetain, "16Mi"))
-			if got := s.bound("data").Name; got != volume {
-				s.t.Errorf("the claim has volume %s, and not %s", got, volume)
+			const page = "how-to/reuse-a-retained-volume.md"
+			if of := s.typed(page, "get pv PV", "PV", volume); of != s.namespace+"/data\n" {
+				s.t.Errorf("the volume was of %q", of)
 			}
+			s.typed(page, `{"uid": null`, "PV", volume)
+			s.create(s.claim("data", classRetain, "16Mi"))
+			s.has("data", volume)
 			s.remove(s.claim("data", "", "0"))
+			s.volumeBecomes(volume, corev1.VolumeReleased)
+		}},
+		step{"AClaimOfAnotherNameGetsIt", func(s *scene) {
+			s.typed("how-to/reuse-a-retained-volume.md", "volumeName", "PV", volume, "NAMESPACE", s.namespace, "CLAIM",
+				"again", "CLASS", classRetain, "1Gi", "16Mi")
+			s.has("again", volume)
+			s.remove(s.claim("again", "", "0"))
 			s.volumeBecomes(volume, corev1.VolumeReleased)
 		}},
 		step{"ItGoesWhenThePolicyIsChanged", func(s *scene) {
@@ -72,6 +81,14 @@ func TestRetain(t *testing.T) {
 			s.vanishes(node, volumePath(poolLocal, volume))
 		}},
 	)
+}
+
+// has waits until a claim is Bound to a volume.
+func (s *scene) has(claim, volume string) {
+	s.t.Helper()
+	if got := s.bound(claim).Name; got != volume {
+		s.t.Errorf("the claim %s has volume %s, and not %s", claim, got, volume)
+	}
 }
 
 // TestUndelete types what docs/how-to/undelete.md says.
@@ -95,9 +112,7 @@ func TestUndelete(t *testing.T) {
 			}
 			s.typed(page, "undelete CLAIM", "CLAIM", "data --class "+classKept+" --node "+node,
 				"NAMESPACE", s.namespace)
-			if got := s.bound("data").Name; got != volume {
-				s.t.Errorf("the claim has volume %s, and %s was deleted", got, volume)
-			}
+			s.has("data", volume)
 			s.output(s.pod("reader", claimed("data"), checkData(sum)...))
 		}},
 		step{"ItIsDeletedLikeAnyOther", func(s *scene) {

@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -53,6 +54,9 @@ func TestGrowthUnderLoad(t *testing.T) {
 		step{"AskingForLessSettlesIt", func(s *scene) {
 			s.growTo("data", "300Mi")
 			s.settlesAs("data", "")
+			if said := s.typed("how-to/grow-a-volume.md", "csi-resizer"); !strings.Contains(said, controllerService) {
+				s.t.Errorf("the page's commands for a growth that waits print %s", said)
+			}
 			s.untouched(writer)
 		}},
 		step{"TheKubeletTellsTheSize", func(s *scene) {

@@ -129,25 +129,25 @@ func TestRequireMount(t *testing.T) {
 // diskMoves goes through docs/how-to/move-a-disk.md with the claim data, whose file has a sum.
 func (s *scene) diskMoves(disk sharedDisk, from, to, sum string) {
 	s.t.Helper()
-	volume, class := s.bound("data").Name, classOf(poolMounted)
-	policy := func(to string) {
-		s.kubectl("patch", "pv", volume, "--patch", `{"spec":{"persistentVolumeReclaimPolicy":"`+to+`"}}`)
+	const page = "how-to/move-a-disk.md"
+	volume := s.bound("data").Name
+	if listed := s.typed(page, "--node OLD", "OLD", from); !strings.Contains(listed, volume) {
+		s.t.Errorf("no %s is listed:\n%s", volume, listed)
 	}
-	policy("Retain")
-	s.kubectl("delete", "--namespace", s.namespace, "pvc", "data")
-	s.kubectl("delete", "pv", volume)
+	s.typed(page, `:"Retain"`, "PV", volume)
+	s.typed(page, "delete pv", "NAMESPACE", s.namespace, "CLAIM", "data", "PV", volume)
 	s.unmountDisk(from, disk.path)
 	s.absent(from, poolMounted, "MarkerMissing")
 	s.mountShared(disk, to)
 	s.present(to, poolMounted)
-	s.hpp(0, "pool", "forget", poolMounted, "--node", from, "--yes")
-	s.hpp(0, "adopt", volume, "--node", to, "--class", class, "--apply")
+	s.typed(page, "pool forget", "POOL", poolMounted, "OLD", from+" --yes")
+	s.typed(page, "adopt", "ID", volume, "NEW", to, "CLASS", classOf(poolMounted))
 	if got := s.nodeOf(s.bound("data")); got != to {
 		s.t.Errorf("the volume is on %s, its disk on %s", got, to)
 	}
 	s.output(s.pod("reader", claimed("data"), checkData(sum)...))
 	s.deletePod("reader")
-	policy("Delete")
+	s.typed(page, `:"Delete"`, "ID", volume)
 	s.remove(s.claim("data", "", "0"))
 	s.gone(volume)
 	s.vanishes(to, volumePath(poolMounted, volume))
@@ -192,7 +192,7 @@ func TestDiskMountedOverAPool(t *testing.T) {
 		step{"ForgottenItIsAdoptedAnew", func(s *scene) {
 			s.remountDisk(node, poolCovered, path)
 			s.capacityBecomes(classOf(poolCovered), node, "0", none)
-			s.driver(node, "pool", "forget", poolCovered)
+			s.typedLine("how-to/replace-a-disk.md", "pool forget", "ssd", poolCovered, "NODE", node+" --yes")
 			s.present(node, poolCovered)
 			s.create(s.claim("new", classOf(poolCovered), "16Mi"))
 			s.output(on(node, s.pod("new", claimed("new"), writeData()...)))

@@ -77,7 +77,8 @@ func (k *kubevirtsCluster) begin(s *scene) {
 	s.whenDone(s.letKubevirtsResourceGo)
 	s.kubectl("create", "serviceaccount", kubevirtOperator, "--namespace", namespace)
 	s.whenDone(func(ctx context.Context) error {
-		_, err := s.cluster.Kubectl(ctx, nil, "delete", "serviceaccount", kubevirtOperator, "--namespace", namespace)
+		_, err := s.cluster.Kubectl(ctx, nil, "delete", "serviceaccount", kubevirtOperator, "--namespace", namespace,
+			"--ignore-not-found")
 		return err
 	})
 	k.mountClaim(s)

@@ -34,10 +34,9 @@ func TestMigrateFromLocalPath(t *testing.T) {
 	var volume, node, oldFile, first string
 	lines := 0
 	newFile := func() string { return localpath.Path + "/csi/" + volume + "/lines" }
-	migrate := func(s *scene, args ...string) string {
-		return s.hpp(0, append([]string{
-			"migrate", "--from", "local-path", "--provisioner", localPathProvisioner, "--pool", migratedPool,
-		}, args...)...)
+	migrate := func(s *scene, text string) string {
+		return s.typed("how-to/come-from-local-path.md", text, "--pool local",
+			"--provisioner "+localPathProvisioner+" --pool "+migratedPool, "-n shop", "-n "+s.namespace, " web ", " data ")
 	}
 	alone(t, "a StatefulSet on rancher's local-path goes on with its data on a volume of the driver",
 		step{"LocalPathHasAVolume", func(s *scene) {
@@ -61,7 +60,7 @@ func TestMigrateFromLocalPath(t *testing.T) {
 			first, _, _ = strings.Cut(s.onNode(node, "head -n 1 "+oldFile), "\n")
 		}},
 		step{"ThePlanChangesNothing", func(s *scene) {
-			plan := migrate(s)
+			plan := migrate(s, "-n shop\n")
 			if !strings.Contains(plan, "rename") || !strings.Contains(plan, "statefulset/db") {
 				s.t.Errorf("the plan:\n%s", plan)
 			}
@@ -70,23 +69,23 @@ func TestMigrateFromLocalPath(t *testing.T) {
 			}
 		}},
 		step{"ItIsMigrated", func(s *scene) {
-			s.t.Log(migrate(s, "--apply"))
+			migrate(s, "--apply")
 			if pv := s.bound("data"); pv.Name != volume || pv.Spec.CSI == nil {
 				s.t.Errorf("%s: %+v", pv.Name, pv.Spec)
 			}
 			lines = s.goesOn(node, newFile(), first, lines)
 		}},
 		step{"ItIsUndone", func(s *scene) {
-			s.t.Log(migrate(s, "--undo"))
+			migrate(s, "--undo")
 			if pv := s.bound("data"); pv.Spec.CSI != nil {
 				s.t.Errorf("%+v", pv.Spec)
 			}
 			lines = s.goesOn(node, oldFile, first, lines)
 		}},
 		step{"ItIsFinished", func(s *scene) {
-			s.t.Log(migrate(s, "--apply"))
+			migrate(s, "--apply")
 			lines = s.goesOn(node, newFile(), first, lines)
-			s.t.Log(migrate(s, "--finish", "--replace-class"))
+			migrate(s, "--finish")
 			by := s.kubectl("get", "storageclass", localpath.Class, "-o", "jsonpath={.provisioner}")
 			if by != driverName {
 				s.t.Errorf("the class is one of %s", by)

@@ -17,6 +17,9 @@ type kubevirtsCluster struct {
 	mounted       string            // the mount at the path of the pool with a claim
 }
 
+// takeoverPage is what an administrator goes by.
+const takeoverPage = "how-to/take-over-from-kubevirt.md"
+
 // kubevirtCapacity is what kubevirt's external-provisioner on a node has published. By default it is its DaemonSet's,
 // with which the garbage collector removes it.
 const kubevirtCapacity = `apiVersion: storage.k8s.io/v1
@@ -43,6 +46,9 @@ func TestTakeoverFromKubevirtsOperator(t *testing.T) {
 			s.must(s.install(s.ctx, s.operated()))
 			s.resourceSays("NotServed", "KubevirtOperatorRuns", namespace,
 				"kubectl scale deployment --namespace="+namespace+" "+kubevirtOperator+" --replicas=0")
+			if said := s.typed(takeoverPage, "NotServed"); !strings.HasPrefix(said, "KubevirtOperatorRuns: ") {
+				s.t.Errorf("the page's command prints %s", said)
+			}
 			ours := s.names("daemonset", fullName+"-csi") + s.names("deployment", controllerService)
 			theirs := s.names("daemonset", kubevirtsDaemonSet) + s.names("deployment", poolClaim(claimedPool, k.node))
 			if ours != "" || strings.Count(theirs, "/") != 2 {
@@ -54,7 +60,8 @@ func TestTakeoverFromKubevirtsOperator(t *testing.T) {
 			// Not before: while kubevirt's operator runs its webhook lets patches pass, and what sleeps here in its
 			// place would not answer.
 			s.apply(s.kubevirts(kubevirtsObjects+"/webhook.yaml", k.node))
-			s.kubectl("scale", "deployment", kubevirtOperator, "--namespace", namespace, "--replicas", "0")
+			s.typed(takeoverPage, "--replicas=0")
+			s.typed(takeoverPage, "observedVersion", "0.1.0", imageTag)
 			s.condition("Available", "True")
 			s.condition("Degraded", "False")
 			s.daemonSet("-csi")
@@ -84,6 +91,17 @@ func TestTakeoverFromKubevirtsOperator(t *testing.T) {
 			})
 		}},
 		step{"WhatNobodyUsesIsGone", func(s *scene) { k.nothingIsLeft(s) }},
+		step{"ItsAdministratorChecksAndRemovesTheOperator", func(s *scene) {
+			said := s.typed(takeoverPage, "kubectl hpp get pools")
+			if !containsAll(said, []string{"Available", k.node, kubevirtPool, claimedPool}) {
+				s.t.Errorf("the page's checks print %s", said)
+			}
+			s.typed(takeoverPage, "hostpath-provisioner-operator-lock",
+				"kubectl --namespace "+namespace+" delete --ignore-not-found \\\n  certificate", "echo there is no certificate")
+			if left := s.names("deployment", kubevirtOperator); left != "" {
+				s.t.Errorf("%s is left", left)
+			}
+		}},
 		step{"OldAndNewVolumesWork", func(s *scene) { k.serves(s) }},
 		step{"TheResourceGoesCleanly", func(s *scene) {
 			for claim, volume := range k.volumes {

@@ -173,10 +173,7 @@ func TestFlipToTheOperatorAndBack(t *testing.T) {
 			s.gone(created)
 		}},
 		step{"LetTheResourceGoAndKeepTheVolumes", func(s *scene) {
-			s.kubectl(
-				"annotate", "hostpathprovisioner", customResource,
-				"hostpathprovisioner.kubevirt.io/delete-with-volumes=true",
-			)
+			s.typedLine("how-to/operator.md", "delete-with-volumes")
 			s.deleteResource()
 			s.noPodsOf(nodeComponent)
 			if !s.exists(node, volumePath(poolLocal, volume)+"/file") {

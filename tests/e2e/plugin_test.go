@@ -97,18 +97,21 @@ func TestPlugin(t *testing.T) {
 			}
 		}},
 		step{"ItLooksAtAllOfIt", func(s *scene) {
+			const page = "how-to/troubleshoot.md"
 			report := filepath.Join(s.t.TempDir(), "report.html")
-			for _, c := range []struct {
-				args []string
-				want string
-			}{
-				{[]string{"status"}, imageTag + ", in namespace " + namespace},
-				{[]string{"explain", "pv", s.bound("data").Name}, "Bound and well"},
-				{[]string{"report", "--file", report}, report},
+			for text, want := range map[string]string{
+				"explain pvc CLAIM":  "Bound and well",
+				"kubectl hpp status": imageTag + ", in namespace " + namespace,
+				"kubectl hpp report": report,
 			} {
-				if got := s.hpp(0, c.args...); !strings.Contains(got, c.want) {
-					s.t.Errorf("%q: no %q:\n%s", c.args, c.want, got)
+				got := s.typedLine(page, text, "CLAIM", "data", "NAMESPACE", s.namespace, "report.html", report)
+				if !strings.Contains(got, want) {
+					s.t.Errorf("%s: no %q:\n%s", text, want, got)
 				}
+			}
+			s.typedLine(page, "logs deployment/")
+			if got := s.hpp(0, "explain", "pv", s.bound("data").Name); !strings.Contains(got, "Bound and well") {
+				s.t.Errorf("explained as:\n%s", got)
 			}
 			if page, err := os.ReadFile(report); err != nil || !bytes.Contains(page, []byte(node)) {
 				s.t.Errorf("the report has %d bytes, none of them name %s (%v)", len(page), node, err)

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +19,10 @@ func TestSeveralPoolsOfOneClass(t *testing.T) {
 				pool := pv.Spec.CSI.VolumeAttributes["storagePool"]
 				s.existsOnlyOn(node, volumePath(pool, pv.Name)+"/file")
 				in[pool] = true
+				listed := s.typed("how-to/several-disks.md", "get volumes", "NODE", node, "nvme1", pool)
+				if !strings.Contains(listed, s.namespace+"/"+name) {
+					s.t.Errorf("no claim %s is listed in pool %s:\n%s", name, pool, listed)
+				}
 			}
 			if !in[poolDiskA] || !in[poolDiskB] {
 				s.t.Errorf("the volumes are in the pools %v", in)

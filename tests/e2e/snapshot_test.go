@@ -76,7 +76,10 @@ func TestSnapshots(t *testing.T) {
 		step{"AllGoBeforeTheDisks", func(s *scene) {
 			handle := s.kubectl("get", "volumesnapshotcontent", "-o",
 				"jsonpath={.items[?(@.spec.volumeSnapshotRef.namespace=='"+s.namespace+"')].status.snapshotHandle}")
-			s.deleteSnapshots("before")
+			said := s.typed("how-to/snapshots.md", "delete volumesnapshot", "before-upgrade", "before")
+			if !strings.Contains(said, handle) {
+				s.t.Errorf("no snapshot %s is listed:\n%s", handle, said)
+			}
 			s.vanishes(node, volumePath(poolCopied, handle))
 			for _, name := range []string{"restored", "cloned", "large", "late"} {
 				s.forget(name)

@@ -56,12 +56,22 @@ func (s *scene) blocks(page string) (all []string) {
 // typed types the block of commands of a page that has a text in it, with these names in place of the page's.
 func (s *scene) typed(page, text string, names ...string) string {
 	s.t.Helper()
-	blocks := s.blocks(page)
-	i := slices.IndexFunc(blocks, func(block string) bool { return strings.Contains(block, text) })
+	return s.typedOf(s.blocks(page), page, text, names)
+}
+
+// typedLine types the first line only that has the text, of the commands of a page.
+func (s *scene) typedLine(page, text string, names ...string) string {
+	s.t.Helper()
+	return s.typedOf(strings.Split(strings.Join(s.blocks(page), ""), "\n"), page, text, names)
+}
+
+func (s *scene) typedOf(commands []string, page, text string, names []string) string {
+	s.t.Helper()
+	i := slices.IndexFunc(commands, func(command string) bool { return strings.Contains(command, text) })
 	if i < 0 {
 		s.t.Fatalf("%s has no command with %q", page, text)
 	}
-	return s.bash(strings.NewReplacer(names...).Replace(blocks[i]))
+	return s.bash(strings.NewReplacer(names...).Replace(commands[i]))
 }
 
 // bash runs commands as a user would who is in the feature's namespace, and returns what they print.

@@ -67,11 +67,20 @@ func TestNodeIsLost(t *testing.T) {
 			}
 		}},
 		step{"ItReturnsAndItsRecordsAreOrphans", func(s *scene) { lost.returns(s) }},
-		step{"OrphansAreDiscardedByHand", func(s *scene) {
-			for _, volume := range []string{lost.used, lost.kept} {
-				s.driver(lost.name, "volume", "discard", volume)
-				s.vanishes(lost.name, volumePath(poolSecond, volume))
+		step{"OneOrphanIsDiscardedAndOneAdopted", func(s *scene) {
+			const page = "how-to/lose-a-node.md"
+			listed := s.typedLine(page, "--node NODE --state orphan", "NODE", lost.name)
+			if !containsAll(listed, []string{lost.used, lost.kept}) {
+				s.t.Errorf("the orphans %s and %s are not listed:\n%s", lost.used, lost.kept, listed)
 			}
+			s.typedLine(page, "discard ID", "ID", lost.used+" --yes")
+			s.vanishes(lost.name, volumePath(poolSecond, lost.used))
+			s.typedLine(page, "adopt ID", "ID", lost.kept)
+			s.has("kept", lost.kept)
+			s.typed("how-to/move-a-disk.md", `:"Delete"`, "ID", lost.kept)
+			s.remove(s.claim("kept", "", "0"))
+			s.gone(lost.kept)
+			s.vanishes(lost.name, volumePath(poolSecond, lost.kept))
 		}},
 		step{"ItServesAgain", func(s *scene) {
 			s.create(s.claim("again", classOf(poolSecond), "16Mi"))
@@ -158,6 +167,10 @@ func (l *lostNode) notReady(s *scene) {
 	})
 	s.t.Logf("not ready %s after it died", seconds(l.since))
 	s.nodeIs(l.name, notConnected)
+	said := s.typed("how-to/lose-a-node.md", "kubectl hpp get nodes", "NODE", l.name)
+	if !containsAll(said, []string{l.name, "used", "kept"}) {
+		s.t.Errorf("the volumes used and kept on %s are not listed:\n%s", l.name, said)
+	}
 	begin := time.Now()
 	s.create(s.claim("later", classOf(poolSecond), "16Mi"))
 	p := anywhere(s.pod("later", claimed("later"), writeData()...))

@@ -1,6 +1,8 @@
 package csi
 
 import (
+	"slices"
+
 	pb "github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -68,22 +70,11 @@ func Attributes(answered, asked map[string]string, pool string) map[string]strin
 			attributes[key] = pool
 		case key == nodeapi.KeyEnforcement && len(answered[key]) <= maxEnforcement:
 			attributes[key] = answered[key]
-		case ok && IsParameter(key):
+		case ok && slices.Contains(nodeapi.Parameters(), key):
 			attributes[key] = value
 		}
 	}
 	return attributes
-}
-
-// IsParameter reports whether a StorageClass may have the key.
-func IsParameter(key string) bool {
-	switch key {
-	case names.StoragePoolParameter, nodeapi.KeyDirectoryMode, nodeapi.KeyUID, nodeapi.KeyGID, nodeapi.KeyInodeLimit,
-		nodeapi.KeyOnDelete, nodeapi.KeyRestoreTo, nodeapi.KeyOverlay:
-		return true
-	default:
-		return false
-	}
 }
 
 // maxEnforcement bounds a level of enforcement, in bytes: the longest is "cooperative".

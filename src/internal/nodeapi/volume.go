@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 )
 
 // ErrInvalidID is for an id that no volume can have.
@@ -50,6 +52,13 @@ const (
 	KeyClaimName     = KeysOfKubernetes + "pvc/name"
 	KeyClaimNS       = KeysOfKubernetes + "pvc/namespace"
 )
+
+// Parameters are the keys that a StorageClass may have, beside those of Kubernetes, sorted.
+func Parameters() []string {
+	return []string{
+		KeyDirectoryMode, KeyGID, KeyInodeLimit, KeyOnDelete, KeyOverlay, KeyRestoreTo, names.StoragePoolParameter, KeyUID,
+	}
+}
 
 // NotEnforced is the value of KeyEnforcement where nothing keeps a volume to its size.
 const NotEnforced = "none"

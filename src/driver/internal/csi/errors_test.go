@@ -8,6 +8,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -24,7 +26,6 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/transfer"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/csi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/bindmount"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
@@ -235,15 +236,8 @@ func TestCodes(t *testing.T) {
 
 // A PersistentVolume keeps what its class said and the driver knows, and nothing else that a node answers.
 func TestParametersAreThoseThatTravel(t *testing.T) {
-	for key := range setters() {
-		if !csi.IsParameter(key) {
-			t.Errorf("the controller would not write %s into a PersistentVolume", key)
-		}
-	}
-	for _, key := range []string{"", keySize, keyEphemeral, nodeapi.KeyEnforcement, nodeapi.KeyClaimName, "Pool"} {
-		if csi.IsParameter(key) {
-			t.Errorf("%q is taken for a parameter", key)
-		}
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(setters())), nodeapi.Parameters()); diff != "" {
+		t.Errorf("the controller and the plugin know other parameters: %s", diff)
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/abridge"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/diagnosis"
@@ -143,9 +142,9 @@ func (f Facts) classes() (checks []Check) {
 		ours = append(ours, c.Name)
 		if _, why := f.PoolsOf(&c); why != nil {
 			wrong = append(wrong, c.Name)
-			checks = append(checks, Check{Fail, fmt.Sprintf("StorageClass %s: %s: %v.", c.Name,
-				names.StoragePoolParameter, why), []string{"Add the pool to the chart's value storagePools, or " +
-				"delete the class."}})
+			checks = append(checks, Check{Fail, fmt.Sprintf("StorageClass %s: %v.", c.Name, why), []string{
+				"Add the pool to the chart's value storagePools, or delete the class and make it anew.",
+			}})
 		}
 	}
 	switch {

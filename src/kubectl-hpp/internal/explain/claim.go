@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/persistentvolume"
@@ -170,14 +169,14 @@ func (c claim) foreign() (say.Answer, bool) {
 		c.class.Provisioner, c.Controller.Driver), c.typed("describe", ""))
 }
 
-// misnamed is for a class that names no pool of any node.
+// misnamed is for a class with a parameter that is wrong, or that names no pool of any node.
 func (c claim) misnamed() (say.Answer, bool) {
 	if c.unnamed == nil {
 		return say.No()
 	}
-	return say.Wrong("PoolUnknown", fmt.Sprintf("Pending: %s of StorageClass %s: %v.", names.StoragePoolParameter,
-		c.class.Name, c.unnamed), "Add the pool to the chart's value storagePools, or delete the class and make it "+
-		"anew: its parameters cannot change.")
+	return say.Wrong("PoolUnknown", fmt.Sprintf("Pending: StorageClass %s: %v.", c.class.Name, c.unnamed),
+		"Add the pool to the chart's value storagePools, or delete the class and make it anew: its parameters cannot "+
+			"change.")
 }
 
 // copied is for a claim whose data is being copied.

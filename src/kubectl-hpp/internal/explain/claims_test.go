@@ -133,6 +133,14 @@ func classes() []row {
 			"class names a pool of no node", pending(func(w *world) { w.class.Parameters["storagePool"] = "nvm" }),
 			"PoolUnknown!",
 		},
+		{"a parameter is misspelt", pending(func(w *world) {
+			delete(w.class.Parameters, "storagePool")
+			w.class.Parameters["storagepool"] = "nvme"
+		}), "PoolUnknown!"},
+		{"class names none of several pools", pending(func(w *world) {
+			delete(w.class.Parameters, "storagePool")
+			w.Reported.Nodes[0].Pools = append(w.Reported.Nodes[0].Pools, nodeapi.PoolStatus{Name: "ssd"})
+		}), "PoolUnknown!"},
 		{
 			"class names pools that no node has",
 			pending(func(w *world) { w.class.Parameters["storagePool"] = "ssd*" }),

@@ -3,6 +3,7 @@ package facts
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -124,8 +125,13 @@ func Pools(s nodeapi.Status) (all []poolspec.Pool) {
 	return all
 }
 
-// PoolsOf are the pools that a class means, among those that nodes show.
+// PoolsOf are the pools that a class means, among those that nodes show. An error names the parameter that is wrong.
 func (f Facts) PoolsOf(class *storagev1.StorageClass) (pools []string, err error) {
+	for _, key := range slices.Sorted(maps.Keys(class.Parameters)) {
+		if all := nodeapi.Parameters(); !strings.HasPrefix(key, nodeapi.KeysOfKubernetes) && !slices.Contains(all, key) {
+			return nil, fmt.Errorf("parameters: unknown key %.64q; known are %s", key, strings.Join(all, ", "))
+		}
+	}
 	named := class.Parameters[names.StoragePoolParameter]
 	shown := Pools(f.Reported)
 	if len(shown) == 0 { // what a prefix means is not known
@@ -136,10 +142,17 @@ func (f Facts) PoolsOf(class *storagev1.StorageClass) (pools []string, err error
 		known = append(known, p.Name)
 	}
 	pools, err = poolspec.PoolsOf(shown, named)
-	if err == nil && !slices.Contains(known, pools[0]) {
+	switch {
+	case err != nil:
+	case pools[0] == "":
+		err = fmt.Errorf("missing: name one of %s", strings.Join(known, ", "))
+	case !slices.Contains(known, pools[0]):
 		err = fmt.Errorf("no node has pool %q; there are: %s", pools[0], strings.Join(known, ", "))
 	}
-	return pools, err
+	if err != nil {
+		return nil, fmt.Errorf("parameters.%s: %w", names.StoragePoolParameter, err)
+	}
+	return pools, nil
 }
 
 // ClaimsOf are the names of the claims that a pod uses.
