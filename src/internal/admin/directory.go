@@ -131,8 +131,11 @@ func newReturn(stateDir *string) *cobra.Command {
 
 func writeReturned(w io.Writer, r nodeapi.ReturnedDirectory) error {
 	said := fmt.Sprintf("%s is at %s again", r.ID, r.Path)
-	if !r.Done {
+	switch {
+	case !r.Done:
 		said = fmt.Sprintf("%d files of %s do not count to it any more; ask again until all do not", r.Files, r.ID)
+	case r.Path == "":
+		said = fmt.Sprintf("there is no volume %s: nothing is left to do", r.ID)
 	}
 	_, err := fmt.Fprintln(w, said)
 	return err

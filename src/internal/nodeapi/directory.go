@@ -50,7 +50,7 @@ type TakenDirectory struct {
 type ReturnedDirectory struct {
 	Node  string `json:"node"`
 	ID    string `json:"id"`
-	Path  string `json:"path,omitempty"`
-	Done  bool   `json:"done"` // else its files are being taken out of the count: ask again
+	Path  string `json:"path,omitempty"` // "" where the node has no such volume
+	Done  bool   `json:"done"`           // else its files are being taken out of the count: ask again
 	Files int64  `json:"files,omitempty"`
 }

@@ -19,7 +19,7 @@ import (
 
 // ReturnDirectory moves a volume back to where TakeDirectory has found it. No pod may use it and no PersistentVolume
 // name it. Where files count to the volume's ID, they are first taken out of it, in the background: whoever asks again
-// is told how far that is.
+// is told how far that is. Of a volume that is not there nothing is left to do, and it has no path.
 func (m *Manager) ReturnDirectory(ctx context.Context, id string) (back nodeapi.ReturnedDirectory, err error) {
 	back.ID = id
 	if t, ok := m.tagged(id); ok {
@@ -36,6 +36,9 @@ func (m *Manager) ReturnDirectory(ctx context.Context, id string) (back nodeapi.
 			return back, err
 		}
 		err := m.search(ctx, id, func(o *pool.Open) (bool, error) { return m.giveBack(o, &back) })
+		if errors.Is(err, store.ErrNotFound) {
+			back.Done, err = true, nil
+		}
 		return back, err
 	})
 }

@@ -9,12 +9,10 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/persistentvolume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/pods"
 )
@@ -106,6 +104,9 @@ func (m *Migration) forward(ctx context.Context, j *journal) error {
 	case undoing:
 		return errors.New("it is on its way back")
 	}
+	if err := m.own(ctx, j, begun); err != nil {
+		return err
+	}
 	pv, err := m.volume(ctx, j)
 	if err != nil {
 		return err
@@ -128,43 +129,6 @@ func (m *Migration) forward(ctx context.Context, j *journal) error {
 		return err
 	}
 	return m.enforce(ctx, j)
-}
-
-// volume is the PersistentVolume that the claim names, nil where that is gone.
-func (m *Migration) volume(ctx context.Context, j *journal) (*corev1.PersistentVolume, error) {
-	pv, err := m.API.CoreV1().PersistentVolumes().Get(ctx, j.PV.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read PersistentVolume %s: %w", j.PV.Name, err)
-	}
-	if nodes, _ := persistentvolume.Nodes(pv, m.TopologyKey); m.ours(pv) && !slices.Contains(nodes, j.Node) {
-		return nil, fmt.Errorf("it has been moved to node %s since it was migrated: move it to node %s again, or "+
-			"finish with --finish", strings.Join(nodes, ", "), j.Node)
-	}
-	return pv, nil
-}
-
-func (m *Migration) ours(pv *corev1.PersistentVolume) bool {
-	return pv != nil && persistentvolume.IsOf(pv, m.Driver)
-}
-
-// removeVolume deletes a PersistentVolume, and none of another UID. First its reclaim policy becomes Retain: else the
-// data would go with it.
-func (m *Migration) removeVolume(ctx context.Context, pv *corev1.PersistentVolume, uid types.UID) error {
-	if pv == nil {
-		return nil
-	}
-	if pv.UID != uid {
-		return fmt.Errorf("PersistentVolume %s is another one than when this began (UID %s, was %s)", pv.Name, pv.UID,
-			uid)
-	}
-	pv, err := m.exchange().SetPolicy(ctx, pv, corev1.PersistentVolumeReclaimRetain)
-	if err != nil {
-		return err
-	}
-	return m.exchange().Remove(ctx, pv)
 }
 
 // evict has the pods of a claim end. Those that come in their place wait for the claim.
@@ -235,6 +199,9 @@ func (m *Migration) take(ctx context.Context, j *journal, found nodeapi.Director
 	if m.Enforce != nodeapi.EnforceNow {
 		j.Enforce = m.Enforce
 	}
+	if err := m.still(ctx, j); err != nil {
+		return err
+	}
 	var taken nodeapi.TakenDirectory
 	err := m.Ask(ctx, &taken, j.takeArgs()...)
 	if err != nil && found.Bytes > j.Bytes {
@@ -269,6 +236,9 @@ func (m *Migration) bind(ctx context.Context, j *journal, step string) error {
 // enforce shows how far the node is, which goes on by itself.
 func (m *Migration) enforce(ctx context.Context, j *journal) error {
 	for said := int64(-1); ; {
+		if err := m.still(ctx, j); err != nil {
+			return err
+		}
 		var taken nodeapi.TakenDirectory
 		if err := m.Ask(ctx, &taken, j.takeArgs()...); err != nil {
 			return fmt.Errorf("it is migrated, and the node does not say how far its enforcement is: %w", err)

@@ -31,6 +31,8 @@ type Migration struct {
 	// Wait waits a moment.
 	Wait func(ctx context.Context) error
 	Out  io.Writer
+
+	id string // of this run, once it has changed something
 }
 
 func (m *Migration) exchange() persistentvolume.Exchange {

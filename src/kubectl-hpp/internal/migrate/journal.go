@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
 )
 
 // label is on every journal.
@@ -31,6 +32,8 @@ var errTwo = errors.New("somebody else has begun with this claim at this moment;
 
 // journal is what is known of one claim from before its first change until --finish.
 type journal struct {
+	// Run is the run of the program that goes on with it.
+	Run                                    string
 	Phase, From, Pool, Node, Path, Enforce string
 	Claim                                  types.NamespacedName
 	ClaimUID                               types.UID
@@ -54,6 +57,7 @@ func (j *journal) object(namespace string) (*corev1.ConfigMap, error) {
 
 // begin writes a journal before anything is changed.
 func (m *Migration) begin(ctx context.Context, j *journal) error {
+	j.Run = m.run()
 	o, err := j.object(m.JournalNamespace)
 	if err == nil {
 		_, err = m.API.CoreV1().ConfigMaps(m.JournalNamespace).Create(ctx, o, metav1.CreateOptions{})
@@ -67,11 +71,41 @@ func (m *Migration) begin(ctx context.Context, j *journal) error {
 	return nil
 }
 
-func (m *Migration) enter(ctx context.Context, j *journal, phase string) error {
-	if j.Phase == phase {
+// run is what tells this run from others.
+func (m *Migration) run() string {
+	if m.id == "" {
+		m.id = string(uuid.NewUUID())
+	}
+	return m.id
+}
+
+// own has this run go on with a journal: whichever other run did so stops before its next change.
+func (m *Migration) own(ctx context.Context, j *journal, phase string) error {
+	if j.Phase == phase && j.Run == m.run() {
 		return nil
 	}
+	j.Phase, j.Run = phase, m.run()
+	return m.write(ctx, j)
+}
+
+// still refuses to go on where another run does, or has ended it.
+func (m *Migration) still(ctx context.Context, j *journal) error {
+	all, err := m.journals(ctx)
+	if err == nil && !slices.ContainsFunc(all, func(k *journal) bool { return k.name() == j.name() && k.Run == j.Run }) {
+		return errors.New("another run of this command goes on with it, or has ended it")
+	}
+	return err
+}
+
+func (m *Migration) enter(ctx context.Context, j *journal, phase string) error {
+	if err := m.still(ctx, j); err != nil {
+		return err
+	}
 	j.Phase = phase
+	return m.write(ctx, j)
+}
+
+func (m *Migration) write(ctx context.Context, j *journal) error {
 	o, err := j.object(m.JournalNamespace)
 	if err == nil {
 		_, err = m.API.CoreV1().ConfigMaps(m.JournalNamespace).Update(ctx, o, metav1.UpdateOptions{})

@@ -42,6 +42,8 @@ type world struct {
 	enforcing    int // how often the node says that it is not done
 	untagging    int
 	restarted    bool // the pod's owner has made another one
+	inTheWay     bool // there is another directory where it was
+	lost         bool // it is nowhere
 }
 
 var errFails = errors.New("the connection was cut")
@@ -118,7 +120,7 @@ func (w *world) answer(answer any, args []string) error {
 	switch a := answer.(type) {
 	case *nodeapi.Directory:
 		*a = nodeapi.Directory{
-			Exists: !w.taken, SameMount: true, Enforceable: true, Files: 7, Bytes: gibibyte / 2,
+			Exists: (!w.taken || w.inTheWay) && !w.lost, SameMount: true, Enforceable: true, Files: 7, Bytes: gibibyte / 2,
 		}
 		if w.mounted {
 			a.UsedAt = "/data (process 7)"
@@ -142,10 +144,10 @@ func (w *world) answer(answer any, args []string) error {
 		if w.volume() != nil {
 			w.t.Errorf("the directory goes back while a PersistentVolume is there")
 		}
-		if !w.taken {
-			return errors.New("the controller refused: volume not found")
+		if w.inTheWay && w.taken {
+			return errors.New("the controller refused: there is something at " + old)
 		}
-		if w.untagging--; w.untagging > 0 {
+		if w.untagging--; w.taken && w.untagging > 0 {
 			return nil
 		}
 		w.taken, a.Done = false, true
@@ -309,6 +311,57 @@ func TestNoRights(t *testing.T) {
 	}
 }
 
+// TestUndoNeedsTheDirectory: a claim never gets another directory than its own back, nor none.
+func TestUndoNeedsTheDirectory(t *testing.T) {
+	for says, change := range map[string]func(*world){
+		"there is something at " + old:                      func(w *world) { w.inTheWay = true },
+		"has neither volume pvc-1 nor the directory " + old: func(w *world) { w.taken, w.lost = false, true },
+	} {
+		w := newWorld(t)
+		if err := w.apply(); err != nil {
+			t.Fatal(err)
+		}
+		change(w)
+		if err := w.undo(); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("want %s: %v", says, err)
+		}
+		if is := w.state(); is != "no volume" {
+			t.Errorf("%s: it is %s", says, is)
+		}
+		w.inTheWay, w.lost = false, false
+		if err := w.undo(); err != nil || w.state() != isOld {
+			t.Errorf("%s: then %v, and it is %s", says, err, w.state())
+		}
+	}
+}
+
+// TestUndoneWhileItIsEnforced: the run that waits for the node has it take nothing again.
+func TestUndoneWhileItIsEnforced(t *testing.T) {
+	w := newWorld(t)
+	w.enforcing = 5
+	m, undone := w.migration(&bytes.Buffer{}), false
+	wait := m.Wait
+	m.Wait = func(ctx context.Context) error {
+		if pv := w.volume(); !undone && pv != nil && pv.Spec.CSI != nil {
+			undone = true
+			if err := w.undo(); err != nil {
+				t.Error(err)
+			}
+		}
+		return wait(ctx)
+	}
+	rows, err := m.Gather(t.Context())
+	if err == nil {
+		err = m.Apply(t.Context(), rows)
+	}
+	if !undone || err == nil || !strings.Contains(err.Error(), "another run of this command") {
+		t.Errorf("undone %v, and then: %v", undone, err)
+	}
+	if is := w.state(); is != isOld {
+		t.Errorf("it is %s", is)
+	}
+}
+
 // TestUndoOfAMovedVolume: what is on another node by now keeps its PersistentVolume.
 func TestUndoOfAMovedVolume(t *testing.T) {
 	w := newWorld(t)
@@ -400,6 +453,21 @@ func TestFinishWithoutItsClass(t *testing.T) {
 		if err := w.migration(&out).Finish(t.Context(), false); err != nil || !strings.Contains(out.String(), want) {
 			t.Errorf("%q: %s, %v", by, out.String(), err)
 		}
+	}
+}
+
+// TestFinishOfADeletedVolume: a PersistentVolume that somebody has deleted keeps no other claim from being finished.
+func TestFinishOfADeletedVolume(t *testing.T) {
+	w := newWorld(t)
+	err := w.apply()
+	if err == nil {
+		err = w.Tracker().Delete(schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumes"}, "", "pvc-1")
+	}
+	if err == nil {
+		err = w.migration(&bytes.Buffer{}).Finish(t.Context(), false)
+	}
+	if err != nil || w.state() != "no volume" || w.undo() == nil {
+		t.Errorf("%s, %v", w.state(), err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,7 +44,7 @@ func (m *Migration) back(ctx context.Context, j *journal) error {
 	if err := m.mayStop(ctx, j.Claim.Namespace); err != nil {
 		return err
 	}
-	if err := m.enter(ctx, j, undoing); err != nil {
+	if err := m.own(ctx, j, undoing); err != nil {
 		return err
 	}
 	pv, err := m.volume(ctx, j)
@@ -78,29 +79,35 @@ func (m *Migration) moveOut(ctx context.Context, j *journal) error {
 		return err
 	}
 	var last error
-	for range patience {
+	for round := range patience {
+		if err := m.still(ctx, j); err != nil {
+			return err
+		}
 		var back nodeapi.ReturnedDirectory
 		last = m.Ask(ctx, &back, "directory", "return", j.PV.Name, "--node", j.Node)
-		if last == nil && back.Done {
-			return nil
+		what := fmt.Sprintf("until node %s has taken its files out of the count", j.Node)
+		switch {
+		case last == nil && back.Done:
+			return m.isBack(ctx, j)
+		case last != nil:
+			what = fmt.Sprintf("as it does not go back yet: %v", last)
 		}
-		if last != nil {
-			var found nodeapi.Directory
-			if err := m.Ask(ctx, &found, "directory", "look", j.Path, "--pool", j.Pool, "--node", j.Node); err != nil {
-				return errors.Join(last, err)
-			}
-			if found.Exists { // it was not taken, or an earlier request has had its end
-				return nil
-			}
-		}
-		if err := m.Wait(ctx); err != nil {
+		if err := m.waitFor(ctx, j, round, what); err != nil {
 			return errors.Join(last, err)
 		}
 	}
-	if last == nil {
-		last = fmt.Errorf("node %s still takes its files out of the count", j.Node)
+	return cmp.Or(last, fmt.Errorf("node %s still takes its files out of the count", j.Node))
+}
+
+// isBack wants the directory where it was: it is there again, or was never taken.
+func (m *Migration) isBack(ctx context.Context, j *journal) error {
+	var found nodeapi.Directory
+	err := m.Ask(ctx, &found, "directory", "look", j.Path, "--pool", j.Pool, "--node", j.Node)
+	if err == nil && !found.Exists {
+		err = fmt.Errorf("node %s has neither volume %s nor the directory %s; `kubectl hpp get trash` shows whether the "+
+			"volume was deleted", j.Node, j.PV.Name, j.Path)
 	}
-	return last
+	return err
 }
 
 // oldVolume is the old one as it was, without what the API server gives.
@@ -155,7 +162,7 @@ func (m *Migration) Finish(ctx context.Context, replace bool) error {
 			return fmt.Errorf("claim %s is not migrated: go on with --apply, or back with --undo, before you finish",
 				j.Claim)
 		}
-		if err := m.setPolicy(ctx, j); err != nil {
+		if err := m.setPolicy(ctx, j); err != nil && !apierrors.IsNotFound(err) { // it may be deleted by now
 			return err
 		}
 		if err := m.forget(ctx, j); err != nil {
