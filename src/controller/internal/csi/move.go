@@ -24,7 +24,7 @@ func (m Moving) request(topologyKey string) *pb.CreateVolumeRequest {
 	source := &pb.VolumeContentSource_VolumeSource{VolumeId: m.ID}
 	return &pb.CreateVolumeRequest{
 		Name: m.ID, Parameters: m.Parameters,
-		CapacityRange:             &pb.CapacityRange{RequiredBytes: m.Bytes, LimitBytes: m.Bytes},
+		CapacityRange:             &pb.CapacityRange{RequiredBytes: m.Bytes}, // which is rounded up to whole blocks
 		AccessibilityRequirements: &pb.TopologyRequirement{Requisite: here, Preferred: here},
 		VolumeContentSource: &pb.VolumeContentSource{
 			Type: &pb.VolumeContentSource_Volume{Volume: source},

@@ -115,7 +115,7 @@ func (c *Controller) DeleteVolume(ctx context.Context, q *pb.DeleteVolumeRequest
 	if err := csi.CheckVolumeID("volume_id", id); err != nil {
 		return nil, err
 	}
-	if err := c.checkDeletable(id); err != nil {
+	if err := c.OneVolume(id); err != nil {
 		return nil, err
 	}
 	begun, done := c.deletions.begin(id)
@@ -144,9 +144,9 @@ func (c *Controller) DeleteVolume(ctx context.Context, q *pb.DeleteVolumeRequest
 	return answer, nil
 }
 
-// checkDeletable refuses a volume that several PersistentVolumes name, on whichever nodes: a call names none of them,
+// OneVolume refuses a volume that several PersistentVolumes name, on whichever nodes: a call names none of them,
 // and the data is that of the others too.
-func (c *Controller) checkDeletable(id string) error {
+func (c *Controller) OneVolume(id string) error {
 	if !c.Fleet.Synced() {
 		return status.Errorf(codes.Unavailable, "waiting for the Kubernetes API to say which PersistentVolumes have "+
 			"the volumeHandle %s", id)

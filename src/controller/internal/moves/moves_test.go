@@ -88,15 +88,66 @@ func TestClaimGoes(t *testing.T) {
 	w = newWorld()
 	w.nodes["a"].Published = false
 	w.start(t)
-	for w.pv != nil { // until the moment between the two PersistentVolumes
-		w.fails, w.after = w.calls+1, true
-		w.room(t).Look(t.Context(), true)
-	}
-	w.claim, w.fails = nil, 0
+	w.until(t, func() bool { return w.pv == nil }) // the moment between the two PersistentVolumes
+	w.claim = nil
 	w.look(t, true)
 	if w.pv == nil || w.pv.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain ||
 		w.nodes["b"] == nil || len(w.journal) > 0 {
 		t.Errorf("%+v, %v, %v", w.pv, w.nodes, w.journal)
+	}
+}
+
+// until makes one call after the other, each by a new controller, until something is so.
+func (w *world) until(t *testing.T, so func() bool) {
+	t.Helper()
+	for !so() {
+		w.fails, w.after = w.calls+1, true
+		w.room(t).Look(t.Context(), true)
+	}
+	w.fails = 0
+}
+
+// TestSourceIsLost: of what may be the last copy of a volume the claim's is made, and none is removed.
+func TestSourceIsLost(t *testing.T) {
+	for name, lose := range map[string]func(*world){
+		"its disk": func(w *world) { delete(w.nodes, "a") },
+		"its node": func(w *world) { w.away["a"], w.gone["a"] = true, true },
+	} {
+		for _, wanted := range []bool{true, false} {
+			w := newWorld()
+			w.nodes["a"].Published = false
+			w.start(t)
+			w.until(t, func() bool { return w.nodes["b"] != nil && !w.nodes["b"].GetFilling() })
+			lose(w)
+			node, says := "b", "Normal VolumeMoved: "
+			if !wanted {
+				w.claim, node, says = nil, "a", "and node b keeps the copy, which is whole"
+			}
+			w.look(t, true)
+			if w.nodes["b"] == nil || len(w.journal) > 0 || !strings.Contains(strings.Join(w.events, ""), says) ||
+				w.pv.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Values[0] != node {
+				t.Errorf("%s, claim %v: %v, journal %v, events %q, %+v", name, wanted, w.nodes, w.journal, w.events, w.pv)
+			}
+		}
+	}
+}
+
+// TestTargetIsGoneBeforeTheDiscard: what the source has stays.
+func TestTargetIsGoneBeforeTheDiscard(t *testing.T) {
+	w := newWorld()
+	w.nodes["a"].Published = false
+	w.start(t)
+	w.until(t, func() bool { return strings.Contains(w.journal[volume], `"phase":"discard"`) })
+	w.away["b"] = true
+	w.look(t, true)
+	if len(w.trash) > 0 || len(w.journal) == 0 {
+		t.Errorf("b is away: trash %v, journal %v", w.trash, w.journal)
+	}
+	w.gone["b"] = true
+	w.look(t, true)
+	if len(w.trash) > 0 || w.nodes["a"] == nil || len(w.journal) > 0 ||
+		!strings.Contains(strings.Join(w.events, ""), "node a still has what it had") {
+		t.Errorf("b is gone: trash %v, nodes %v, journal %v, events %q", w.trash, w.nodes, w.journal, w.events)
 	}
 }
 
@@ -105,11 +156,7 @@ func TestForgedJournal(t *testing.T) {
 	w := newWorld()
 	w.nodes["a"].Published = false
 	w.start(t)
-	for w.pv != nil {
-		w.fails, w.after = w.calls+1, true
-		w.room(t).Look(t.Context(), true)
-	}
-	w.fails = 0
+	w.until(t, func() bool { return w.pv == nil })
 	genuine := w.journal[volume]
 	w.journal[volume] = strings.Replace(genuine, `"name":"data"`, `"name":"mine"`, 1)
 	w.look(t, true)

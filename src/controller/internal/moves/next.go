@@ -36,6 +36,9 @@ type side struct {
 	move      string // by which it leaves, or came
 }
 
+// lost reports whether a node that should have the volume will not have it again.
+func (s side) lost() bool { return s.gone || s.known && !s.there }
+
 // facts are what a move is decided by.
 type facts struct {
 	pv             where
@@ -97,18 +100,27 @@ func nextRetain(_ entry, f facts) action {
 }
 
 func nextRestore(e entry, f facts) action {
-	if f.pv == atTarget && f.policy != e.Policy {
+	switch {
+	case f.pv == atTarget && f.policy != e.Policy:
 		return action{do: restore}
+	case f.source.there && f.source.move == e.Move:
+		return action{do: finish, says: fmt.Sprintf("the volume was moved to node %s, which is gone since: node %s still "+
+			"has what it had, see docs/how-to/lose-a-node.md#the-node-is-gone", e.To, e.From)}
 	}
 	return action{do: finish}
 }
 
+// nextDiscard gives up what the source has, once the target shows that it has it too.
 func nextDiscard(e entry, f facts) action {
 	switch s := f.source; {
-	case s.gone, s.known && (!s.there || s.move != e.Move):
+	case s.lost(), s.known && s.move != e.Move, f.target.gone:
 		return action{do: advance, to: Restore}
 	case !s.known:
 		return action{do: wait, says: s.why}
+	case !f.target.known:
+		return action{do: wait, says: f.target.why}
+	case !f.whole(e):
+		return action{do: wait, says: "node " + e.To + " does not have what it had: node " + e.From + " keeps what it has"}
 	}
 	return action{do: discard}
 }
@@ -142,6 +154,8 @@ func nextLeave(e entry, f facts) action {
 
 func nextCopy(e entry, f facts) action {
 	switch {
+	case f.source.lost() && f.whole(e): // there is no other
+		return action{do: advance, to: Swap}
 	case !f.source.known:
 		return action{do: wait, says: f.source.why}
 	case f.source.move != e.Move:
@@ -188,7 +202,7 @@ func nextMakePV(e entry, f facts) action {
 	switch {
 	case f.whole(e):
 		return action{do: makePV}
-	case f.target.gone && f.source.known && f.source.move == e.Move:
+	case f.target.lost() && f.source.known && f.source.move == e.Move:
 		return action{do: makeOldPV}
 	case !f.target.known:
 		return action{do: wait, says: f.target.why}
@@ -207,6 +221,8 @@ func nextRemovePV(e entry, f facts) action {
 		return action{do: removePV}
 	case f.claim == unclaimed:
 		return action{do: advance, to: Abort, says: "its claim is gone"}
+	case f.source.lost() && f.whole(e):
+		return action{do: removePV}
 	case !f.source.known:
 		return action{do: wait, says: f.source.why}
 	case f.source.move != e.Move || f.source.published || !f.whole(e):
@@ -233,6 +249,9 @@ func nextAbort(e entry, f facts) action {
 		return action{do: finish}
 	case !t.known:
 		return action{do: wait, says: t.why}
+	case f.source.lost() && f.whole(e):
+		return action{do: finish, says: fmt.Sprintf("node %s has lost the volume, and node %s keeps the copy, which is "+
+			"whole: delete the PersistentVolume, then kubectl hpp adopt %s --node %s", e.From, e.To, e.Handle, e.To)}
 	}
 	return action{do: removeCopy}
 }

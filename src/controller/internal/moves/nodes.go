@@ -60,6 +60,8 @@ func (c Connected) Room(ctx context.Context, from, to, pool, id string) (bytes i
 	cordoned, err := c.Cordoned(ctx, to)
 	why.add(err != nil, "%v", err)
 	why.add(cordoned, "node %s is cordoned: the pod could not be scheduled there", to)
+	err = c.OneVolume(id)
+	why.add(err != nil, "%s", status.Convert(err).Message())
 	if len(why) > 0 {
 		return 0, why
 	}

@@ -59,7 +59,17 @@ func (r *Room) step(ctx context.Context, id string) (again bool, err error) {
 	case advance:
 		return true, r.update(ctx, id, e.Phase, func(e *entry) bool { return enter(e, a, s) })
 	case finish:
-		return false, r.finish(ctx, e)
+		return false, r.finish(ctx, e, a.says)
+	case discard: // not asked about again: another pool that is absent may be thought to have it
+		if err = r.discard(ctx, e); err == nil {
+			err = r.update(ctx, id, e.Phase, func(e *entry) bool { return enter(e, action{to: Restore}, s) })
+		}
+		return true, err
+	case removeCopy:
+		if err = r.Nodes.Remove(ctx, e.To, e.Handle); err == nil {
+			err = r.finish(ctx, e, "")
+		}
+		return false, err
 	case copyData:
 		return r.copy(ctx, e, s)
 	default:
@@ -168,11 +178,7 @@ func (r *Room) do(ctx context.Context, what verb, e entry, s seen) error {
 		return r.Volumes.MakePV(ctx, e.volumeOn(r.TopologyKey, e.From))
 	case touch:
 		return r.touch(ctx, e, s)
-	case discard:
-		return r.discard(ctx, e)
-	case removeCopy:
-		return r.Nodes.Remove(ctx, e.To, e.Handle)
-	case wait, advance, copyData, finish: // which are more than that
+	case wait, advance, copyData, discard, removeCopy, finish: // which are more than that
 	}
 	return fmt.Errorf("no step %q is known", what)
 }
@@ -224,16 +230,17 @@ func (r *Room) say(ctx context.Context, id, says string) {
 	}
 }
 
-func (r *Room) finish(ctx context.Context, e entry) error {
+// finish ends a move, and says how it came out, where that is not as usual.
+func (r *Room) finish(ctx context.Context, e entry, says string) error {
 	if err := r.update(ctx, e.Handle, e.Phase, func(*entry) bool { return false }); err != nil {
 		return err
 	}
 	if e.Phase == Abort {
-		r.Claims.TellClaim(e.Claim, corev1.EventTypeWarning, "VolumeStays", fmt.Sprintf(
-			"the volume stays on node %s: %s", e.From, cmp.Or(e.Message, "its move was aborted")))
+		r.Claims.TellClaim(e.Claim, corev1.EventTypeWarning, "VolumeStays", cmp.Or(says, fmt.Sprintf(
+			"the volume stays on node %s: %s", e.From, cmp.Or(e.Message, "its move was aborted"))))
 		return nil
 	}
-	r.Claims.TellClaim(e.Claim, corev1.EventTypeNormal, "VolumeMoved", fmt.Sprintf(
-		"the volume is on node %s now; what was on node %s stays in the trash there for a day at least", e.To, e.From))
+	r.Claims.TellClaim(e.Claim, corev1.EventTypeNormal, "VolumeMoved", cmp.Or(says, fmt.Sprintf(
+		"the volume is on node %s now; what was on node %s stays in the trash there for a day at least", e.To, e.From)))
 	return nil
 }

@@ -163,7 +163,8 @@ func (w *world) RemovePV(_ context.Context, pv *corev1.PersistentVolume) error {
 		if pv.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain {
 			panic("the data would be deleted")
 		}
-		if w.nodes["a"].GetMove() == "" || w.nodes["a"].GetPublished() || w.nodes["b"].GetFilling() {
+		source, there := w.nodes["a"]
+		if there && source.GetMove() == "" || source.GetPublished() || w.nodes["b"].GetFilling() {
 			panic("too early")
 		}
 		w.pv = nil

@@ -82,6 +82,15 @@ func (l btrfsLimits) Copy(from, name string, limit Limit, claim func(ID) error) 
 	return id, skipped, err
 }
 
+// Nested implements Snapshots.
+func (l btrfsLimits) Nested(name string) (n int, err error) {
+	err = withDirectory(l.d, name, func(f *os.File) (err error) {
+		n, err = btrfs.CountNested(f)
+		return err
+	})
+	return n, err
+}
+
 func (l btrfsLimits) snapshot(from, name string, group btrfs.QgroupID) (skipped int, err error) {
 	err = withDirectory(l.d, from, func(source *os.File) error {
 		id, err := btrfs.SubvolumeID(source)

@@ -98,6 +98,8 @@ type Snapshots interface {
 	// gets as in Limits.Make, or with the zero limit to ID 0. What it shares counts to the directory's ID. skipped is
 	// how many subvolumes inside the directory are empty directories in the copy.
 	Copy(from, name string, limit Limit, claim func(ID) error) (id ID, skipped int, err error)
+	// Nested is how many subvolumes are inside a directory, which Copy leaves out.
+	Nested(name string) (int, error)
 	// Settled reports whether all that was removed from the filesystem has left the count.
 	Settled() (bool, error)
 }

@@ -49,6 +49,9 @@ func (m *Manager) Discard(ctx context.Context, id, node string, keep time.Durati
 	return m.exclusive(ctx, id, func(ctx context.Context) error { return m.discard(ctx, id, node, keep) })
 }
 
+// leftBehind is how long what a move has left is kept at least.
+const leftBehind = 24 * time.Hour
+
 // longestKeep is how long a volume may be kept in the trash against what its class and its pool say.
 const longestKeep = 30 * 24 * time.Hour
 
@@ -64,6 +67,9 @@ func (m *Manager) discard(ctx context.Context, id, node string, keep time.Durati
 	}
 	err = m.find(ctx, id, func(o *pool.Open, r store.Record) error {
 		err := m.mayDiscard(o, r, node, keep)
+		if r.Leaving != nil {
+			keep = max(keep, leftBehind)
+		}
 		if err == nil && keep > 0 && !r.Filling() {
 			r, err = o.KeepInTrash(r, keep)
 		}
@@ -78,14 +84,15 @@ func (m *Manager) discard(ctx context.Context, id, node string, keep time.Durati
 	return err
 }
 
-// mayDiscard refuses what somebody else may use or wait for. What is kept for a while is what a move leaves behind.
+// mayDiscard refuses what somebody else may use or wait for. What is kept for a while is what a move leaves behind, and
+// so is what left for the node that the only PersistentVolume may be of: the move may have lost sight of it.
 func (m *Manager) mayDiscard(o *pool.Open, r store.Record, node string, keep time.Duration) error {
 	if o.Shared() && node != "" {
 		return fmt.Errorf("%w: pool %s is on all nodes: the volume is the one that the PersistentVolume of node %s "+
 			"names", nodeapi.ErrNamed, o.Name, node)
 	}
 	err := cmp.Or(m.requireNoTwin(o), m.settled(r))
-	if errors.Is(err, ErrLeaving) && keep > 0 {
+	if errors.Is(err, ErrLeaving) && (keep > 0 || r.Leaving.To == node) {
 		return nil
 	}
 	return err

@@ -13,7 +13,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/btrfs"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/copytree"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounttest"
 )
 
@@ -73,6 +75,21 @@ func TestManyNestedSubvolumes(t *testing.T) {
 	if !gone || slices < many/atATime {
 		t.Errorf("gone %v after %d slices of %d steps, with %d subvolumes", gone, slices, atATime, many)
 	}
+}
+
+// TestNestedSubvolumesAreNotMoved: no copy would have them, and the source goes.
+func TestNestedSubvolumesAreNotMoved(t *testing.T) {
+	n := startAt(t, btrfsDisk(t), required)
+	mustCreate(t, n, "pvc-1")
+	subvolume(t, n.path("pvc-1", "early"))
+	_, _, err := n.Leave(t.Context(), "pvc-1", leave("b", "m1"), false)
+	wants(t, err, volume.ErrUnsupported, "1 subvolumes")
+	must(t, os.Remove(n.path("pvc-1", "early")))
+	mustLeave(t, n, leave("b", "m1"), false)
+	subvolume(t, n.path("pvc-1", "late")) // of a pod that has it still
+	source := store.Source{ID: "pvc-1", Move: "m1"}
+	err = n.Read(t.Context(), source, nil, func(copytree.Batch) error { return nil })
+	wants(t, err, volume.ErrUnsupported, "inside")
 }
 
 // TestStatsLooksAgain, though not each time, whether all that is in a volume counts to it.

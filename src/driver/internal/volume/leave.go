@@ -18,6 +18,14 @@ type Moving struct {
 	Used      int64 // bytes, or the volume's size where nobody knows
 	Snapshots int   // of it, on this node
 	Copied    int64 // bytes of a copy that is not whole
+	Nested    int   // subvolumes in it, which are not copied
+	Placed    bool  // its directory is where pods get it
+}
+
+// Whole reports whether it is no copy that something is missing of.
+func (v Moving) Whole() bool {
+	brought := v.Source != nil && v.Source.Move != ""
+	return !v.Filling() && (v.Placed || !brought)
 }
 
 // Moving gives what a move has to know of a volume, the source's as well as that which is filled.
@@ -29,7 +37,11 @@ func (m *Manager) Moving(ctx context.Context, id string) (v Moving, err error) {
 	defer end()
 	err = m.find(ctx, id, func(o *pool.Open, r store.Record) error {
 		v = Moving{Record: r, Published: m.Published(id), Used: used(o, r), Copied: m.copiedBytes(r)}
-		return nil
+		_, v.Placed, err = store.Directory(o.Disk, id)
+		if s := o.Backend.Snapshots(o.Disk); err == nil && v.Placed && s != nil {
+			v.Nested, err = s.Nested(id)
+		}
+		return err
 	})
 	if err != nil {
 		return v, err
@@ -96,6 +108,9 @@ func (m *Manager) mayLeave(o *pool.Open, v Moving, move store.Leaving, leaveSnap
 	case v.Leaving != nil:
 		return fmt.Errorf("%w already: %s goes to node %s; end that first: %s", ErrLeaving, v.ID, v.Leaving.To,
 			abortCommand(v.Record))
+	case v.Nested > 0:
+		return fmt.Errorf("%w: %s has %d subvolumes of btrfs inside, which are not copied; make directories of them",
+			ErrUnsupported, v.ID, v.Nested)
 	case v.Ephemeral:
 		return fmt.Errorf("%w: %s is an inline volume, which ends with its pod", ErrUnsupported, v.ID)
 	case o.Shared():

@@ -160,9 +160,10 @@ func TestMove(t *testing.T) {
 	must(t, m.to.Publish(t.Context(), publish("pvc-1", target)))
 	m.to.consistent(t, "moved")
 	day := 24 * time.Hour
-	wants(t, m.from.Discard(t.Context(), "pvc-1", "to", 0), volume.ErrLeaving)
+	wants(t, m.from.Discard(t.Context(), "pvc-1", "", 0), volume.ErrLeaving)
+	wants(t, m.from.Discard(t.Context(), "pvc-1", "another", 0), volume.ErrLeaving)
 	wants(t, m.from.Discard(t.Context(), "pvc-1", "to", 1000*day), volume.ErrInvalid)
-	must(t, m.from.Discard(t.Context(), "pvc-1", "to", day))
+	must(t, m.from.Discard(t.Context(), "pvc-1", "to", 0)) // which keeps it for a day
 	m.from.consistent(t, "discarded")
 	m.from.clock.advance(23 * time.Hour)
 	must(t, m.from.purge(t.Context()))

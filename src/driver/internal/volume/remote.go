@@ -33,6 +33,9 @@ func (m *Manager) Read(ctx context.Context, source store.Source, from []byte, se
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
+		if err == nil && source.Move != "" && b.Skipped > 0 { // they would be gone with the source
+			err = fmt.Errorf("%w: subvolumes or mounts are inside, which are not copied", ErrUnsupported)
+		}
 		if err == nil {
 			err = send(b)
 		}

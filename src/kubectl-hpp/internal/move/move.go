@@ -254,5 +254,8 @@ func (p *progress) line(is nodeapi.Move, now time.Time) string {
 		left := time.Duration(float64(took) * float64(is.Used-is.Copied) / float64(done))
 		text += fmt.Sprintf(", about %s left", left.Round(time.Second))
 	}
+	if is.Message != "" && !strings.HasSuffix(is.Message, "are copied") {
+		text += ": " + is.Message
+	}
 	return text
 }
