@@ -103,6 +103,12 @@ func TestDecide(t *testing.T) {
 			facts:  guard.Facts{Selected: true, Facts: here, Marker: ours, Remembered: known, SamePool: "other"},
 			action: guard.Refuse, reason: "SameDirectory",
 		},
+		"shared before": {
+			facts: guard.Facts{
+				Selected: true, Facts: here, Marker: &guard.Marker{ID: ours.ID, Owner: "a-cluster"}, Remembered: known,
+			},
+			action: guard.Refuse, reason: "SharedBefore",
+		},
 		"requireMount, nothing mounted": {
 			spec: mount, facts: guard.Facts{Selected: true, Facts: here, SystemDisk: true},
 			action: guard.Refuse, reason: "NotMounted",

@@ -216,7 +216,7 @@ func (w *Worker) begin(j job) (r store.Record, wait time.Duration, err error) {
 	r, err = store.ReadTrashed(j.disk, j.entry.Name)
 	if errors.Is(err, fs.ErrNotExist) {
 		e, err := store.LookAtTrash(j.disk, j.entry.Name)
-		if err == nil && (e.Empty || e.Unfinished) {
+		if err == nil && (e.Empty || e.Unfinished || e.Recorded) {
 			return r, time.Second, nil // a delete under way, or an interrupted one that only recovery may judge
 		}
 		return r, 0, err // what recovery has buried, or an older driver has removed the record

@@ -453,6 +453,29 @@ func TestASliceEndsWithoutARecord(t *testing.T) {
 	}
 }
 
+// late is a disk on which a record comes into the trash while it is looked for.
+type late struct {
+	disk.FS
+	came bool
+}
+
+func (l *late) ReadFile(name string) ([]byte, error) {
+	if !l.came && path.Base(name) == store.RecordName {
+		l.came = true
+		return nil, fs.ErrNotExist
+	}
+	return l.FS.ReadFile(name)
+}
+
+// TestADeleteEndsWhileItIsLookedAt: what its record says holds.
+func TestADeleteEndsWhileItIsLookedAt(t *testing.T) {
+	m := newMachine(t)
+	m.trashed("pvc-1", m.wall, record("pvc-1", store.Retain, 0))
+	_, err := m.Purge(t.Context(), &late{FS: m}, m.limits, false)
+	must(t, err)
+	m.wants(t, "the record came late", "pvc-1")
+}
+
 // TestOnceBegun a purge stays so over a crash, and both names go where a crash has cut the beginning in half.
 func TestOnceBegun(t *testing.T) {
 	m := newMachine(t)

@@ -32,6 +32,7 @@ type TrashEntry struct {
 	// Unfinished reports that the delete was interrupted after its data had been moved: the record is not here, or
 	// after a crash that cut its move in half in both places.
 	Unfinished bool
+	Recorded   bool // the record is here
 	Purging    bool // its purge has begun
 	Empty      bool // nothing in it could be anybody's data
 }
@@ -239,8 +240,8 @@ func inspect(d disk.FS, e *TrashEntry) error {
 		has[c.Name] = true
 	}
 	e.Empty = len(content) == 0
-	e.Unfinished, e.Purging = has[DataName], has[PurgingName]
-	if has[RecordName] {
+	e.Unfinished, e.Recorded, e.Purging = has[DataName], has[RecordName], has[PurgingName]
+	if e.Recorded {
 		e.Unfinished, err = sameFile(d, Path(e.ID), path.Join(entry, RecordName))
 	}
 	return err

@@ -228,12 +228,20 @@ func (m *Manager) requireNoPV(ctx context.Context, id, node string) error {
 		return err
 	}
 	pv, ok, err := m.Cluster.Get(ctx, id)
+	all := []nodeapi.PersistentVolume{pv}
+	if err == nil && ok && node != "" { // which may not be the only one
+		all, err = m.Cluster.List(ctx)
+	}
 	if err != nil {
 		return fmt.Errorf("see whether a PersistentVolume names %s: %w", id, err)
 	}
-	if !ok || (node != "" && !pv.Here && len(pv.Nodes) == 1 && pv.Nodes[0] == node) {
+	i := slices.IndexFunc(all, func(pv nodeapi.PersistentVolume) bool {
+		return pv.Handle == id && (node == "" || pv.Here || len(pv.Nodes) != 1 || pv.Nodes[0] != node)
+	})
+	if !ok || i < 0 {
 		return m.requireNoOtherDriver(ctx, id)
 	}
+	pv = all[i]
 	return fmt.Errorf("%w: %s names %s (nodes %q); delete that PersistentVolume first, its reclaim policy being Retain",
 		nodeapi.ErrNamed, pv.Name, id, pv.Nodes)
 }

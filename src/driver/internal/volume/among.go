@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -132,11 +133,29 @@ func (m *Manager) deleteCopies(
 	return count, errors.Join(problems...)
 }
 
-// discardCopies moves what other pools have of a volume into the trash than the one that its PersistentVolume names.
+// discardCopies moves what other pools have of a volume into the trash than the one that its PersistentVolume names,
+// which has to have it: else somebody may have moved it to where it is.
 func (m *Manager) discardCopies(ctx context.Context, id string) (count int, err error) {
 	said, err := m.getPV(ctx, id)
 	if err != nil || !said.PV.Here || m.poolNamedBy(said.PV) == "" {
 		return 0, err
 	}
-	return m.deleteCopies(ctx, id, m.poolNamedBy(said.PV), m.requireNoTwin)
+	named := m.poolNamedBy(said.PV)
+	missing := m.Pools.Use(ctx, named, func(o *pool.Open) error {
+		r, err := store.ReadKind(o.Disk, id, store.OfVolume)
+		if err == nil {
+			_, err = dataOf(o, r)
+		}
+		return err
+	})
+	if missing != nil {
+		missing = fmt.Errorf("%w: pool %s, which PersistentVolume %s names, does not have %s, so this may be its only data: "+
+			"%w", nodeapi.ErrNamed, named, said.PV.Name, id, missing)
+	}
+	return m.deleteCopies(ctx, id, named, func(o *pool.Open) error { return cmp.Or(missing, m.requireNoTwin(o)) })
+}
+
+// shows reports whether a pool is known to have something of an id.
+func (m *Manager) shows(in, id string) bool {
+	return slices.Contains(m.Pools.Holders(id), in) || slices.Contains(m.Pools.Untracked()[in], id)
 }

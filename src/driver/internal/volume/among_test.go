@@ -177,6 +177,46 @@ func (n *node) servesTheNamedOne(t *testing.T) {
 	must(t, n.Unpublish(t.Context(), "pvc-1", target))
 }
 
+// TestOnlyDataIsNotDiscarded: what somebody has moved to another pool than the PersistentVolume names is no copy.
+func TestOnlyDataIsNotDiscarded(t *testing.T) {
+	d := twoDisks()
+	c := naming("pvc-1")
+	c.pvs[0].Pool = "nvme1"
+	n := start(t, d, withTwoDisks(), withCluster(c))
+	n.lands(t, "pvc-1", "nvme0")
+	n.look(t)
+	wants(t, n.Discard(t.Context(), "pvc-1", "", 0), nodeapi.ErrNamed, "pool nvme1, which", "its only data")
+	if got := n.where(t, "pvc-1"); !slices.Equal(got, []string{"nvme0"}) {
+		t.Errorf("it is in %q", got)
+	}
+}
+
+// TestOneIDInTwoPools: the PersistentVolume says which of them is meant, also of a class that names one pool.
+func TestOneIDInTwoPools(t *testing.T) {
+	n := start(t, twoDisks(), withTwoDisks())
+	s := spec("pvc-1")
+	s.Pool = "nvme0"
+	_, err := n.Create(t.Context(), s)
+	must(t, err)
+	n.look(t)
+	to := n.openAt(t, "/nvme1")
+	must(t, to.Mkdir("pvc-1", 0o777))
+	info, err := to.Stat("pvc-1")
+	must(t, err, to.Close())
+	c := naming("pvc-1")
+	c.pvs[0].Pool = "nvme1"
+	n = start(t, n.disk, withTwoDisks(), withCluster(c))
+	n.look(t)
+	must(t, n.Publish(t.Context(), inPool("pvc-1", "nvme1")))
+	if m, _ := n.mounts.Inspect(target); m.Ino != info.Ino || m.Dev != info.Dev {
+		t.Errorf("mounted is %+v, want %+v", m, info)
+	}
+	must(t, n.Unpublish(t.Context(), "pvc-1", target), n.Manager.Delete(t.Context(), "pvc-1", saying("pvc-1", "nvme1")))
+	if got := n.where(t, "pvc-1"); !slices.Equal(got, []string{"nvme0"}) {
+		t.Errorf("it is in %q", got)
+	}
+}
+
 // TestDeleteOfCopies goes on where an earlier one ended.
 func TestDeleteOfCopies(t *testing.T) {
 	d := twoDisks()

@@ -141,7 +141,14 @@ func (m *Manager) deleted(ctx context.Context, kind store.Kind, id string) error
 		return nil
 	}
 	err := m.Pools.Use(ctx, name, func(o *pool.Open) error {
-		if err := store.SyncDeletes(o.Disk, id); err != nil {
+		s, _, err := o.Look(id)
+		if err == nil && s.Verdict() != store.Nothing { // the pool came back while the others were asked
+			err = fmt.Errorf("%w: it is there; ask again", ErrBusy)
+		}
+		if err == nil {
+			err = store.SyncDeletes(o.Disk, id)
+		}
+		if err != nil {
 			return err
 		}
 		o.Ledger.Drop(id)

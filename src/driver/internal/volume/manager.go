@@ -148,7 +148,7 @@ func (m *Manager) findSaid(
 		case several && said == nil && m.mayBeTwice(id):
 			unsure = true
 			return true, nil
-		case several && in != "" && in != o.Name:
+		case in != "" && in != o.Name && (several || m.shows(in, id)):
 			return false, nil
 		}
 		return true, do(o, r)

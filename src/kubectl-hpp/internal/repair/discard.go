@@ -70,10 +70,12 @@ func (c Config) discard(ctx context.Context, names []string, d discarding) error
 	})
 }
 
+const noTrash = "Where a pool keeps no trash, nothing brings it back."
+
 // question says what is discarded.
 func question(all []nodeapi.VolumeStatus) string {
 	if len(all) == 1 {
-		return fmt.Sprintf("Volume %s on node %s goes into the trash.", all[0].ID, all[0].Node)
+		return fmt.Sprintf("Volume %s on node %s goes into the trash. %s", all[0].ID, all[0].Node, noTrash)
 	}
 	var text strings.Builder
 	fmt.Fprintf(&text, "%d volumes go into the trash:", len(all))
@@ -83,5 +85,5 @@ func question(all []nodeapi.VolumeStatus) string {
 			text.WriteString(", made for " + v.Claim)
 		}
 	}
-	return text.String() + "\nWhere their pool keeps no trash, nothing brings them back."
+	return text.String() + "\n" + noTrash
 }
