@@ -198,8 +198,12 @@ func (m *Manager) retire(ctx context.Context, o *pool.Open, r store.Record) erro
 // remember for up to a minute that a name is not there (acdirmax in nfs(5)), and another node may have just made it.
 const missingFor = time.Minute
 
+// missedFor is how long a look counts that did not find a directory: csi-provisioner asks again within five minutes.
+const missedFor = 15 * time.Minute
+
 // confirmMissing is nil once a directory that could not be found is surely not there. In a shared pool it takes two
-// looks more than a minute apart; each lists csi/ too, which is answered from elsewhere than a look for a name.
+// looks more than a minute apart, and no more than missedFor; each lists csi/ too, which is answered from elsewhere than
+// a look for a name.
 func (m *Manager) confirmMissing(o *pool.Open, id string) error {
 	if !o.Shared() {
 		return nil
@@ -213,8 +217,13 @@ func (m *Manager) confirmMissing(o *pool.Open, id string) error {
 		return fmt.Errorf("%w: csi/%s is listed, and a look for it says that it is not there; if that stays so, mount "+
 			"the filesystem with lookupcache=positive", ErrUncertain, id)
 	}
-	first, seen := m.missing.LoadOrStore(id, m.Now())
-	if since, ok := first.(time.Time); !seen || !ok || m.Now().Sub(since) <= missingFor {
+	first, _ := m.missing.LoadOrStore(id, m.Now())
+	since, _ := first.(time.Time)
+	ago := m.Now().Sub(since)
+	if ago > missedFor { // somebody may have seen it since
+		m.missing.Store(id, m.Now())
+	}
+	if ago <= missingFor || ago > missedFor {
 		return fmt.Errorf("%w: csi/%s is not there; its record goes if it is still missing after %s",
 			ErrUncertain, id, missingFor)
 	}
