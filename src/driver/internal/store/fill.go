@@ -38,12 +38,15 @@ func (p Pool) Complete(r Record, dir *os.File) (Record, error) {
 	return r, err
 }
 
+// ErrUnsynced is for a copy of which something could not be written to the disk. Nobody says what: it is no copy.
+var ErrUnsynced = errors.New("what was copied could not be written to the disk")
+
 func syncFilesystem(dir *os.File) error {
 	if dir == nil { // a disk in memory
 		return nil
 	}
 	if err := unix.Syncfs(int(dir.Fd())); err != nil {
-		return fmt.Errorf("make what was copied durable: %w", err)
+		return fmt.Errorf("%w: %w", ErrUnsynced, err)
 	}
 	return nil
 }

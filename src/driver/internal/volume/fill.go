@@ -7,12 +7,15 @@ import (
 	"os"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/transfer"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/copytree"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/openat"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 )
 
@@ -28,6 +31,9 @@ type fill struct {
 	stop  context.CancelCauseFunc
 	ended chan struct{}
 	err   error // once it has ended
+	// written was opened before anything was written: the kernel says once to each who has a file open that data could
+	// not be written, and nothing of it to who opens one later.
+	written *os.File
 }
 
 // startFill goes on with a copy whose record is placed. It needs the lock of its id.
@@ -40,7 +46,10 @@ func (m *Manager) startFill(ctx context.Context, f *fill) error {
 	f.stop, f.ended = stop, make(chan struct{})
 	f.Write = m.writing(f)
 	f.Save = func(ctx context.Context, p transfer.Place) error { return m.saveFill(ctx, f, p) }
-	m.fills.Store(f.record.ID, f)
+	if _, running := m.fills.LoadOrStore(f.record.ID, f); running {
+		stop(nil)
+		return fmt.Errorf("%w: another copy of that id is being made", ErrBusy)
+	}
 	m.running.Go(func() {
 		defer close(f.ended)
 		defer m.fills.Delete(f.record.ID)
@@ -71,6 +80,10 @@ func (m *Manager) fill(ctx context.Context, f *fill, place transfer.Place) error
 	end, err := m.takeSlot(ctx, f)
 	defer end()
 	if err == nil {
+		err = m.watch(ctx, f)
+	}
+	if err == nil {
+		defer func() { _ = f.written.Close() }() // it was open for reading
 		err = f.Run(ctx, place)
 	}
 	if err == nil {
@@ -79,7 +92,7 @@ func (m *Manager) fill(ctx context.Context, f *fill, place transfer.Place) error
 	if err == nil {
 		return nil
 	}
-	if ctx.Err() != nil { // in the middle of a batch
+	if ctx.Err() != nil && !errors.Is(err, store.ErrUnsynced) { // in the middle of a batch
 		err = context.Cause(ctx)
 	}
 	err = fmt.Errorf("copy %s: %w", f.record.Source, err)
@@ -95,10 +108,20 @@ func (m *Manager) fill(ctx context.Context, f *fill, place transfer.Place) error
 	return errors.Join(err, m.abandonFill(ctx, f))
 }
 
+// watch opens the directory of a copy, to learn of all that cannot be written from now on.
+func (m *Manager) watch(ctx context.Context, f *fill) error {
+	return m.Pools.Use(ctx, f.in, func(o *pool.Open) error {
+		return inDirectory(o, store.Staged(f.record.ID), func(dir *os.File) (err error) {
+			f.written, err = openat.Reopen(dir, unix.O_RDONLY|unix.O_DIRECTORY)
+			return err
+		})
+	})
+}
+
 // passes reports whether a copy can be gone on with after an error.
 func passes(err error) bool {
-	return isAny(err, pool.ErrAbsent, ErrBusy, ledger.ErrBusy, store.ErrConcurrent, context.Canceled,
-		context.DeadlineExceeded)
+	return !errors.Is(err, store.ErrUnsynced) && isAny(err, pool.ErrAbsent, ErrBusy, ledger.ErrBusy,
+		store.ErrConcurrent, context.Canceled, context.DeadlineExceeded)
 }
 
 // reading reads the source of a copy, which is on this node.
@@ -166,7 +189,7 @@ func inDirectory(o *pool.Open, name string, work func(*os.File) error) error {
 
 // changeFill runs do on the record of a copy that is not whole, with the lock of its id.
 func (m *Manager) changeFill(
-	ctx context.Context, f *fill, do func(o *pool.Open, r store.Record, dir *os.File) error,
+	ctx context.Context, f *fill, do func(o *pool.Open, r store.Record) error,
 ) error {
 	end, err := m.await(ctx, f.record.ID)
 	if err != nil {
@@ -181,7 +204,7 @@ func (m *Manager) changeFill(
 		if err != nil {
 			return err
 		}
-		return inDirectory(o, store.Staged(r.ID), func(dir *os.File) error { return do(o, r, dir) })
+		return inDirectory(o, store.Staged(r.ID), func(*os.File) error { return do(o, r) })
 	})
 }
 
@@ -200,16 +223,16 @@ func (m *Manager) await(ctx context.Context, id string) (end func(), err error) 
 }
 
 func (m *Manager) saveFill(ctx context.Context, f *fill, p transfer.Place) error {
-	return m.changeFill(ctx, f, func(o *pool.Open, r store.Record, dir *os.File) (err error) {
+	return m.changeFill(ctx, f, func(o *pool.Open, r store.Record) (err error) {
 		if r.Source.From, err = p.Encode(); err != nil {
 			return err
 		}
-		return o.NoteProgress(r, dir)
+		return o.NoteProgress(r, f.written)
 	})
 }
 
 func (m *Manager) completeFill(ctx context.Context, f *fill) error {
-	return m.changeFill(ctx, f, func(o *pool.Open, r store.Record, dir *os.File) error {
+	return m.changeFill(ctx, f, func(o *pool.Open, r store.Record) error {
 		p := f.Progress()
 		switch usage, err := usageOfOne(o, r.QuotaID); {
 		case r.Kind != store.OfSnapshot:
@@ -220,8 +243,11 @@ func (m *Manager) completeFill(ctx context.Context, f *fill) error {
 			r.Held = max(Block, usage) // 0 is no limit
 		}
 		r.Source.Skipped = int(p.Skipped)
-		made, err := o.Complete(r, dir)
-		if err != nil { // recovery, or who asks for it again, sees how far that came
+		made, err := o.Complete(r, f.written)
+		switch {
+		case errors.Is(err, store.ErrUnsynced):
+			return err
+		case err != nil: // recovery, or who asks for it again, sees how far that came
 			return fmt.Errorf("%w: %w", ErrBusy, err)
 		}
 		enter(o, made)
@@ -232,7 +258,7 @@ func (m *Manager) completeFill(ctx context.Context, f *fill) error {
 }
 
 func (m *Manager) abandonFill(ctx context.Context, f *fill) error {
-	return m.changeFill(context.WithoutCancel(ctx), f, func(o *pool.Open, r store.Record, _ *os.File) error {
+	return m.changeFill(context.WithoutCancel(ctx), f, func(o *pool.Open, r store.Record) error {
 		return abandon(o, r, m.Now())
 	})
 }
