@@ -92,6 +92,7 @@ func table() []row {
 			volume.ErrSingleWriter, copytree.ErrChanged, copytree.ErrDeep, copytree.ErrPosition,
 		}},
 		{codes.Unavailable, nil, []error{nodeapi.ErrClusterUnknown, volume.ErrUncertain}},
+		{codes.Internal, nil, []error{store.ErrUnsynced}},
 		{codes.ResourceExhausted, nil, []error{errElsewhere}},
 		{codes.Aborted, nil, []error{errBadToken}}, // spec, "ListVolumes Errors"
 		{codes.ResourceExhausted, full, []error{syscall.ENOSPC, syscall.EDQUOT}},

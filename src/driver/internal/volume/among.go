@@ -150,7 +150,7 @@ func (m *Manager) discardCopies(ctx context.Context, id string) (count int, err 
 	})
 	if missing != nil {
 		missing = fmt.Errorf("%w: pool %s, which PersistentVolume %s names, does not have %s, so this may be its only data: "+
-			"%w", nodeapi.ErrNamed, named, said.PV.Name, id, missing)
+			"%v", nodeapi.ErrNamed, named, said.PV.Name, id, missing)
 	}
 	return m.deleteCopies(ctx, id, named, func(o *pool.Open) error { return cmp.Or(missing, m.requireNoTwin(o)) })
 }

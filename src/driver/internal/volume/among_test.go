@@ -180,11 +180,12 @@ func (n *node) servesTheNamedOne(t *testing.T) {
 // TestOnlyDataIsNotDiscarded: what somebody has moved to another pool than the PersistentVolume names is no copy.
 func TestOnlyDataIsNotDiscarded(t *testing.T) {
 	d := twoDisks()
-	c := naming("pvc-1")
-	c.pvs[0].Pool = "nvme1"
+	c := &cluster{}
 	n := start(t, d, withTwoDisks(), withCluster(c))
-	n.lands(t, "pvc-1", "nvme0")
 	n.look(t)
+	n.lands(t, "pvc-1", "nvme0")
+	c.pvs = naming("pvc-1").pvs
+	c.pvs[0].Pool = "nvme1"
 	wants(t, n.Discard(t.Context(), "pvc-1", "", 0), nodeapi.ErrNamed, "pool nvme1, which", "its only data")
 	if got := n.where(t, "pvc-1"); !slices.Equal(got, []string{"nvme0"}) {
 		t.Errorf("it is in %q", got)
