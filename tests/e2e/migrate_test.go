@@ -35,8 +35,8 @@ func TestMigrateFromLocalPath(t *testing.T) {
 	lines := 0
 	newFile := func() string { return localpath.Path + "/csi/" + volume + "/lines" }
 	migrate := func(s *scene, text string) string {
-		return s.typed("how-to/come-from-local-path.md", text, "--pool local",
-			"--provisioner "+localPathProvisioner+" --pool "+migratedPool, "-n shop", "-n "+s.namespace, " web ", " data ")
+		return s.typed("how-to/come-from-local-path.md", text, "-n shop", "-n "+s.namespace, " web ", " data ",
+			"--pool local", "--provisioner "+localPathProvisioner+" --pool "+migratedPool)
 	}
 	alone(t, "a StatefulSet on rancher's local-path goes on with its data on a volume of the driver",
 		step{"LocalPathHasAVolume", func(s *scene) {

@@ -97,7 +97,8 @@ func TestTakeoverFromKubevirtsOperator(t *testing.T) {
 				s.t.Errorf("the page's checks print %s", said)
 			}
 			s.typed(takeoverPage, "hostpath-provisioner-operator-lock",
-				"kubectl --namespace "+namespace+" delete --ignore-not-found \\\n  certificate", "echo there is no certificate")
+				"kubectl --namespace "+namespace+" delete --ignore-not-found \\\n  certificate",
+				"echo there is no certificate")
 			if left := s.names("deployment", kubevirtOperator); left != "" {
 				s.t.Errorf("%s is left", left)
 			}

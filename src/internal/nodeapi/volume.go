@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 )
 
 // ErrInvalidID is for an id that no volume can have.
@@ -53,10 +51,10 @@ const (
 	KeyClaimNS       = KeysOfKubernetes + "pvc/namespace"
 )
 
-// Parameters are the keys that a StorageClass may have, beside those of Kubernetes, sorted.
+// Parameters are the keys that a StorageClass may have, beside names.StoragePoolParameter and those of Kubernetes.
 func Parameters() []string {
 	return []string{
-		KeyDirectoryMode, KeyGID, KeyInodeLimit, KeyOnDelete, KeyOverlay, KeyRestoreTo, names.StoragePoolParameter, KeyUID,
+		KeyDirectoryMode, KeyGID, KeyInodeLimit, KeyOnDelete, KeyOverlay, KeyRestoreTo, KeyUID,
 	}
 }
 

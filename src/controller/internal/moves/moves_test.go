@@ -126,7 +126,8 @@ func TestSourceIsLost(t *testing.T) {
 			w.look(t, true)
 			if w.nodes["b"] == nil || len(w.journal) > 0 || !strings.Contains(strings.Join(w.events, ""), says) ||
 				w.pv.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Values[0] != node {
-				t.Errorf("%s, claim %v: %v, journal %v, events %q, %+v", name, wanted, w.nodes, w.journal, w.events, w.pv)
+				t.Errorf("%s, claim %v: %v, journal %v, events %q, %+v", name, wanted, w.nodes, w.journal, w.events,
+					w.pv)
 			}
 		}
 	}

@@ -104,8 +104,8 @@ func nextRestore(e entry, f facts) action {
 	case f.pv == atTarget && f.policy != e.Policy:
 		return action{do: restore}
 	case f.source.there && f.source.move == e.Move:
-		return action{do: finish, says: fmt.Sprintf("the volume was moved to node %s, which is gone since: node %s still "+
-			"has what it had, see docs/how-to/lose-a-node.md#the-node-is-gone", e.To, e.From)}
+		return action{do: finish, says: fmt.Sprintf("the volume was moved to node %s, which is gone since: node %s "+
+			"still has what it had, see docs/how-to/lose-a-node.md#the-node-is-gone", e.To, e.From)}
 	}
 	return action{do: finish}
 }
@@ -120,7 +120,8 @@ func nextDiscard(e entry, f facts) action {
 	case !f.target.known:
 		return action{do: wait, says: f.target.why}
 	case !f.whole(e):
-		return action{do: wait, says: "node " + e.To + " does not have what it had: node " + e.From + " keeps what it has"}
+		return action{do: wait, says: fmt.Sprintf("node %s does not have what it had: node %s keeps what it has", e.To,
+			e.From)}
 	}
 	return action{do: discard}
 }
@@ -239,19 +240,26 @@ func nextAbort(e entry, f facts) action {
 	case s.there && s.move == e.Move:
 		return action{do: stay}
 	}
-	if f.pv == atSource && f.policy != e.Policy {
+	switch {
+	case f.pv == atSource && f.policy != e.Policy:
 		return action{do: restore}
-	}
-	switch t := f.target; {
 	case f.pv == atTarget: // it is not reached
 		return action{do: wait, says: "PersistentVolume " + e.PV + " is on node " + e.To}
+	}
+	return nextWithoutCopy(e, f)
+}
+
+// nextWithoutCopy removes what was copied, unless that may be all there is.
+func nextWithoutCopy(e entry, f facts) action {
+	switch t := f.target; {
 	case t.gone, t.known && (!t.there || t.move != e.Move):
 		return action{do: finish}
 	case !t.known:
 		return action{do: wait, says: t.why}
 	case f.source.lost() && f.whole(e):
-		return action{do: finish, says: fmt.Sprintf("node %s has lost the volume, and node %s keeps the copy, which is "+
-			"whole: delete the PersistentVolume, then kubectl hpp adopt %s --node %s", e.From, e.To, e.Handle, e.To)}
+		return action{do: finish, says: fmt.Sprintf("node %s has lost the volume, and node %s keeps the copy, which "+
+			"is whole: delete claim and PersistentVolume, then kubectl hpp adopt %s --node %s", e.From, e.To, e.Handle,
+			e.To)}
 	}
 	return action{do: removeCopy}
 }

@@ -142,10 +142,10 @@ func (r *Room) problemsOf(ctx context.Context, pv *corev1.PersistentVolume, e en
 	case s.there:
 		m.Used, m.Snapshots, m.Published = v.GetUsed(), v.GetSnapshots(), v.GetPublished()
 		why.add(v.GetFilling(), "the volume is a copy that is not whole yet")
-		why.add(v.GetBytes() < e.bytes(), "the volume has %s, and its PersistentVolume says %s: ask for that size of the "+
-			"claim, and move it once it has it", bytesize.Format(v.GetBytes()), bytesize.Format(e.bytes()))
-		why.add(v.GetNested() > 0, "%d subvolumes of btrfs are in the volume, which are not copied: make directories of "+
-			"them", v.GetNested())
+		why.add(v.GetBytes() < e.bytes(), "the volume has %s, and its PersistentVolume says %s: ask for that size of "+
+			"the claim, and move it once it has it", bytesize.Format(v.GetBytes()), bytesize.Format(e.bytes()))
+		why.add(v.GetNested() > 0, "%d subvolumes of btrfs are in the volume, which are not copied: make directories "+
+			"of them", v.GetNested())
 		why.add(v.GetEphemeral(), "the volume is an inline one, which ends with its pod")
 		why.add(v.GetSnapshots() > 0 && !e.LeaveSnapshots, "the volume has %d snapshots, which stay behind on node "+
 			"%s; delete them, or say --leave-snapshots", v.GetSnapshots(), e.From)

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/ledger"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
@@ -236,7 +237,8 @@ func TestCodes(t *testing.T) {
 
 // A PersistentVolume keeps what its class said and the driver knows, and nothing else that a node answers.
 func TestParametersAreThoseThatTravel(t *testing.T) {
-	if diff := cmp.Diff(slices.Sorted(maps.Keys(setters())), nodeapi.Parameters()); diff != "" {
+	known := slices.Sorted(slices.Values(append(nodeapi.Parameters(), names.StoragePoolParameter)))
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(setters())), known); diff != "" {
 		t.Errorf("the controller and the plugin know other parameters: %s", diff)
 	}
 }

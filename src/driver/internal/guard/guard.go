@@ -122,8 +122,8 @@ func unusable(spec poolspec.Pool, f Facts) (d Decision) {
 			"cluster a directory of its own; if that cluster is gone: kubectl hpp pool take %s --from %s --node NODE",
 			spec.Path, f.Marker.Owner, spec.Name, f.Marker.Owner)
 	case !spec.Shared() && f.Marker != nil && f.Marker.Owner != "":
-		return Absent("SharedBefore", "%s is a shared pool, which other nodes may work in: set the pool's scope to shared "+
-			"again", spec.Path)
+		return Absent("SharedBefore", "%s is a shared pool, which other nodes may work in: set the pool's scope to "+
+			"shared again", spec.Path)
 	case f.SamePool != "" && f.Belongs != "":
 		return Absent("OtherPoolsDisk", "the filesystem of pool %s is mounted at %s: mount it at %s, and pool %s's "+
 			"own here", f.SamePool, spec.Path, f.Belongs, spec.Name)

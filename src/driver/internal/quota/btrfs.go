@@ -65,20 +65,18 @@ func (l btrfsLimits) Make(name string, mode fs.FileMode, limit Limit, claim func
 
 // Copy needs no more room than the metadata takes.
 func (l btrfsLimits) Copy(from, name string, limit Limit, claim func(ID) error) (id ID, skipped int, err error) {
-	if limit == (Limit{}) {
-		if err := claim(0); err != nil {
-			return 0, 0, err
-		}
-		skipped, err = l.snapshot(from, name, 0)
-		return 0, skipped, err
-	}
-	if err := checkLimit(limit); err != nil {
+	if skipped, err = l.Nested(from); err != nil {
 		return 0, 0, err
 	}
-	id, err = l.limited(limit, claim, func(id ID) error {
-		skipped, err = l.snapshot(from, name, qgroupOf(id))
-		return err
-	})
+	if limit == (Limit{}) {
+		if err = claim(0); err == nil {
+			err = l.snapshot(from, name, 0)
+		}
+		return 0, skipped, err
+	}
+	if err = checkLimit(limit); err == nil {
+		id, err = l.limited(limit, claim, func(id ID) error { return l.snapshot(from, name, qgroupOf(id)) })
+	}
 	return id, skipped, err
 }
 
@@ -91,18 +89,13 @@ func (l btrfsLimits) Nested(name string) (n int, err error) {
 	return n, err
 }
 
-func (l btrfsLimits) snapshot(from, name string, group btrfs.QgroupID) (skipped int, err error) {
-	err = withDirectory(l.d, from, func(source *os.File) error {
-		id, err := btrfs.SubvolumeID(source)
-		if err == nil && id == 0 {
-			err = fmt.Errorf("%w: csi/%s is a directory, and btrfs makes snapshots of subvolumes only",
-				ErrUnsupported, from)
-		}
-		if err == nil {
-			skipped, err = btrfs.CountNested(source)
-		}
-		if err != nil {
+func (l btrfsLimits) snapshot(from, name string, group btrfs.QgroupID) error {
+	return withDirectory(l.d, from, func(source *os.File) error {
+		if id, err := btrfs.SubvolumeID(source); err != nil {
 			return err
+		} else if id == 0 {
+			return fmt.Errorf("%w: csi/%s is a directory, and btrfs makes snapshots of subvolumes only",
+				ErrUnsupported, from)
 		}
 		return l.place(name, func(parent *os.File, first string) error {
 			if err := btrfs.CreateSnapshot(parent, first, source, group); err != nil {
@@ -111,7 +104,6 @@ func (l btrfsLimits) snapshot(from, name string, group btrfs.QgroupID) (skipped 
 			return l.d.Unlock(path.Join(path.Dir(name), first)) // a pod may have made the directory immutable
 		})
 	})
-	return skipped, err
 }
 
 // limited makes a qgroup with a limit, and a subvolume in it. On error neither is left.

@@ -149,13 +149,14 @@ func (m *Manager) discardCopies(ctx context.Context, id string) (count int, err 
 		return err
 	})
 	if missing != nil {
-		missing = fmt.Errorf("%w: pool %s, which PersistentVolume %s names, does not have %s, so this may be its only data: "+
-			"%v", nodeapi.ErrNamed, named, said.PV.Name, id, missing)
+		missing = fmt.Errorf("%w: pool %s, which PersistentVolume %s names, does not have %s, so this may be its only "+
+			"data: %v", nodeapi.ErrNamed, named, said.PV.Name, id, missing)
 	}
 	return m.deleteCopies(ctx, id, named, func(o *pool.Open) error { return cmp.Or(missing, m.requireNoTwin(o)) })
 }
 
-// shows reports whether a pool is known to have something of an id.
-func (m *Manager) shows(in, id string) bool {
-	return slices.Contains(m.Pools.Holders(id), in) || slices.Contains(m.Pools.Untracked()[in], id)
+// isElsewhere reports whether what was found is not what a PersistentVolume names, which is in another pool, or "".
+func (m *Manager) isElsewhere(r store.Record, in string) bool {
+	return in != "" && in != r.Pool && (isOfSeveral(r) || slices.Contains(m.Pools.Holders(r.ID), in) ||
+		slices.Contains(m.Pools.Untracked()[in], r.ID))
 }

@@ -66,10 +66,7 @@ func (m *Manager) discard(ctx context.Context, id, node string, keep time.Durati
 		return err
 	}
 	err = m.find(ctx, id, func(o *pool.Open, r store.Record) error {
-		err := m.mayDiscard(o, r, node, keep)
-		if r.Leaving != nil {
-			keep = max(keep, leftBehind)
-		}
+		keep, err := m.mayDiscard(o, r, node, keep)
 		if err == nil && keep > 0 && !r.Filling() {
 			r, err = o.KeepInTrash(r, keep)
 		}
@@ -84,18 +81,19 @@ func (m *Manager) discard(ctx context.Context, id, node string, keep time.Durati
 	return err
 }
 
-// mayDiscard refuses what somebody else may use or wait for. What is kept for a while is what a move leaves behind, and
-// so is what left for the node that the only PersistentVolume may be of: the move may have lost sight of it.
-func (m *Manager) mayDiscard(o *pool.Open, r store.Record, node string, keep time.Duration) error {
+// mayDiscard refuses what somebody else may use or wait for, and says how long it is kept. What is kept for a while is
+// what a move leaves behind, and so is what left for the node that the only PersistentVolume may be of: the move may
+// have lost sight of it.
+func (m *Manager) mayDiscard(o *pool.Open, r store.Record, node string, keep time.Duration) (time.Duration, error) {
 	if o.Shared() && node != "" {
-		return fmt.Errorf("%w: pool %s is on all nodes: the volume is the one that the PersistentVolume of node %s "+
+		return 0, fmt.Errorf("%w: pool %s is on all nodes: the volume is the one that the PersistentVolume of node %s "+
 			"names", nodeapi.ErrNamed, o.Name, node)
 	}
 	err := cmp.Or(m.requireNoTwin(o), m.settled(r))
 	if errors.Is(err, ErrLeaving) && (keep > 0 || r.Leaving.To == node) {
-		return nil
+		return max(keep, leftBehind), nil
 	}
-	return err
+	return keep, err
 }
 
 // requireNoTwin refuses a pool that another node may have on the same filesystem.
@@ -202,8 +200,8 @@ const missingFor = time.Minute
 const missedFor = 15 * time.Minute
 
 // confirmMissing is nil once a directory that could not be found is surely not there. In a shared pool it takes two
-// looks more than a minute apart, and no more than missedFor; each lists csi/ too, which is answered from elsewhere than
-// a look for a name.
+// looks more than a minute apart, and no more than missedFor; each lists csi/ too, which is answered from elsewhere
+// than a look for a name.
 func (m *Manager) confirmMissing(o *pool.Open, id string) error {
 	if !o.Shared() {
 		return nil

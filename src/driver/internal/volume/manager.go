@@ -144,11 +144,11 @@ func (m *Manager) findSaid(
 			return false, err
 		}
 		r.Pool = o.Name // the pool's name in the configuration may have changed since
-		switch several := isOfSeveral(r); {
-		case several && said == nil && m.mayBeTwice(id):
+		switch {
+		case isOfSeveral(r) && said == nil && m.mayBeTwice(id):
 			unsure = true
 			return true, nil
-		case in != "" && in != o.Name && (several || m.shows(in, id)):
+		case m.isElsewhere(r, in):
 			return false, nil
 		}
 		return true, do(o, r)

@@ -127,8 +127,9 @@ func Pools(s nodeapi.Status) (all []poolspec.Pool) {
 
 // PoolsOf are the pools that a class means, among those that nodes show. An error names the parameter that is wrong.
 func (f Facts) PoolsOf(class *storagev1.StorageClass) (pools []string, err error) {
+	all := slices.Sorted(slices.Values(append(nodeapi.Parameters(), names.StoragePoolParameter)))
 	for _, key := range slices.Sorted(maps.Keys(class.Parameters)) {
-		if all := nodeapi.Parameters(); !strings.HasPrefix(key, nodeapi.KeysOfKubernetes) && !slices.Contains(all, key) {
+		if !slices.Contains(all, key) && !strings.HasPrefix(key, nodeapi.KeysOfKubernetes) {
 			return nil, fmt.Errorf("parameters: unknown key %.64q; known are %s", key, strings.Join(all, ", "))
 		}
 	}

@@ -91,7 +91,8 @@ func (m *Migration) own(ctx context.Context, j *journal, phase string) error {
 // still refuses to go on where another run does, or has ended it.
 func (m *Migration) still(ctx context.Context, j *journal) error {
 	all, err := m.journals(ctx)
-	if err == nil && !slices.ContainsFunc(all, func(k *journal) bool { return k.name() == j.name() && k.Run == j.Run }) {
+	own := func(k *journal) bool { return k.name() == j.name() && k.Run == j.Run }
+	if err == nil && !slices.ContainsFunc(all, own) {
 		return errors.New("another run of this command goes on with it, or has ended it")
 	}
 	return err

@@ -120,7 +120,8 @@ func (w *world) answer(answer any, args []string) error {
 	switch a := answer.(type) {
 	case *nodeapi.Directory:
 		*a = nodeapi.Directory{
-			Exists: (!w.taken || w.inTheWay) && !w.lost, SameMount: true, Enforceable: true, Files: 7, Bytes: gibibyte / 2,
+			Exists: (!w.taken || w.inTheWay) && !w.lost, SameMount: true, Enforceable: true, Files: 7,
+			Bytes: gibibyte / 2,
 		}
 		if w.mounted {
 			a.UsedAt = "/data (process 7)"

@@ -104,8 +104,8 @@ func (m *Migration) isBack(ctx context.Context, j *journal) error {
 	var found nodeapi.Directory
 	err := m.Ask(ctx, &found, "directory", "look", j.Path, "--pool", j.Pool, "--node", j.Node)
 	if err == nil && !found.Exists {
-		err = fmt.Errorf("node %s has neither volume %s nor the directory %s; `kubectl hpp get trash` shows whether the "+
-			"volume was deleted", j.Node, j.PV.Name, j.Path)
+		err = fmt.Errorf("node %s has neither volume %s nor the directory %s; `kubectl hpp get trash` shows whether "+
+			"the volume was deleted", j.Node, j.PV.Name, j.Path)
 	}
 	return err
 }
@@ -158,14 +158,7 @@ func (m *Migration) Finish(ctx context.Context, replace bool) error {
 	}
 	classes := map[string]bool{}
 	for _, j := range journals {
-		if j.Phase != bound {
-			return fmt.Errorf("claim %s is not migrated: go on with --apply, or back with --undo, before you finish",
-				j.Claim)
-		}
-		if err := m.setPolicy(ctx, j); err != nil && !apierrors.IsNotFound(err) { // it may be deleted by now
-			return err
-		}
-		if err := m.forget(ctx, j); err != nil {
+		if err := m.finish(ctx, j); err != nil {
 			return err
 		}
 		classes[j.PV.Spec.StorageClassName] = true
@@ -184,6 +177,18 @@ func (m *Migration) Finish(ctx context.Context, replace bool) error {
 		}
 	}
 	return errors.Join(problems...)
+}
+
+// finish ends a journal. Its PersistentVolume may have been deleted by now.
+func (m *Migration) finish(ctx context.Context, j *journal) error {
+	if j.Phase != bound {
+		return fmt.Errorf("claim %s is not migrated: go on with --apply, or back with --undo, before you finish",
+			j.Claim)
+	}
+	if err := m.setPolicy(ctx, j); err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	return m.forget(ctx, j)
 }
 
 // class replaces an old class by one of ours with its name, which claims and charts name.
