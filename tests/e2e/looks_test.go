@@ -94,7 +94,7 @@ func (s *scene) raw(path string) string {
 	return string(text)
 }
 
-// phase waits for a pod's phase; a pod that failed never gets there.
+// phase waits for a pod's phase; a pod that failed never gets there, unless it is replaced by one of its name.
 func (s *scene) phase(name string, want corev1.PodPhase) *corev1.Pod {
 	s.t.Helper()
 	var p corev1.Pod
@@ -102,7 +102,7 @@ func (s *scene) phase(name string, want corev1.PodPhase) *corev1.Pod {
 		if err := s.api.Get(s.ctx, name, s.namespace, &p); err != nil {
 			return false, err.Error()
 		}
-		if p.Status.Phase == corev1.PodFailed && want != corev1.PodFailed {
+		if p.Status.Phase == corev1.PodFailed && want != corev1.PodFailed && p.DeletionTimestamp == nil {
 			s.t.Fatalf("pod %s failed: %s", name, s.logs(s.namespace, name))
 		}
 		return p.Status.Phase == want, describe(&p)
