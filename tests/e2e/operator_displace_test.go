@@ -61,7 +61,7 @@ func TestTakeoverFromKubevirtsOperator(t *testing.T) {
 			// place would not answer.
 			s.apply(s.kubevirts(kubevirtsObjects+"/webhook.yaml", k.node))
 			s.typed(takeoverPage, "--replicas=0")
-			s.typed(takeoverPage, "observedVersion", "0.1.0", imageTag)
+			s.typed(takeoverPage, "observedVersion") // the chart's
 			s.condition("Available", "True")
 			s.condition("Degraded", "False")
 			s.daemonSet("-csi")

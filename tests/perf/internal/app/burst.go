@@ -228,7 +228,8 @@ func choose(
 		system: burst.System{
 			Name: "ours", Class: classes[class].Name, Namespace: sets[0].Namespace,
 			Accounts:  []string{node.ServiceAccountName, controller.ServiceAccountName},
-			Processes: []string{"driver", "controller", provisioner, "csi-resizer"}, Central: provisioner,
+			Processes: []string{"driver", "controller", provisioner, "csi-resizer"}, OnNodes: "driver",
+			Central: provisioner,
 		},
 		provisioner: controller.Containers[sidecar].Image,
 	}, nil

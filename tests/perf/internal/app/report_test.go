@@ -70,7 +70,8 @@ func TestChoose(t *testing.T) {
 	got, err := choose(sets, controllers, classes)
 	want := burst.System{
 		Name: "ours", Class: "late", Namespace: "ns", Accounts: []string{"node", "controller"},
-		Processes: []string{"driver", "controller", "csi-provisioner", "csi-resizer"}, Central: "csi-provisioner",
+		Processes: []string{"driver", "controller", "csi-provisioner", "csi-resizer"}, OnNodes: "driver",
+		Central: "csi-provisioner",
 	}
 	if diff := cmp.Diff(want, got.system); err != nil || diff != "" || got.provisioner != "csi-provisioner:1" {
 		t.Errorf("provisioner %s, error %v, system (-want +got):\n%s", got.provisioner, err, diff)

@@ -31,6 +31,8 @@ type System struct {
 	Accounts  []string
 	// Processes are the names of its processes on the nodes, 15 characters at most (comm, proc_pid_comm(5)).
 	Processes []string
+	// OnNodes is the one of them that is on every node.
+	OnNodes string
 	// Central is the one of them that runs on one node only, "" if none does.
 	Central string
 }

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,33 +12,13 @@ import (
 // Memory is the resident memory of processes in bytes, by node and name. Processes of one name on a node are added up.
 type Memory map[string]map[string]int64
 
-// Most is the memory of all processes together on the node where that is most.
-func (m Memory) Most() int64 {
-	var most int64
-	for _, processes := range m {
-		var sum int64
-		for _, bytes := range processes {
-			sum += bytes
-		}
-		most = max(most, sum)
-	}
-	return most
-}
-
-// MostOf is that of the processes of one name.
+// MostOf is the memory of the processes of one name, on the node where that is most.
 func (m Memory) MostOf(name string) int64 {
 	var most int64
 	for _, processes := range m {
 		most = max(most, processes[name])
 	}
 	return most
-}
-
-// Without has only the nodes that do not run a process of this name.
-func (m Memory) Without(name string) Memory {
-	others := maps.Clone(m)
-	maps.DeleteFunc(others, func(_ string, processes map[string]int64) bool { return processes[name] > 0 })
-	return others
 }
 
 // ReadMemory asks every node through exec, which runs a command there.
