@@ -143,7 +143,7 @@ func (f Facts) classes() (checks []Check) {
 		if _, why := f.PoolsOf(&c); why != nil {
 			wrong = append(wrong, c.Name)
 			checks = append(checks, Check{Fail, fmt.Sprintf("StorageClass %s: %v.", c.Name, why), []string{
-				"Add the pool to the chart's value storagePools, or delete the class and make it anew.",
+				"Delete the class and make it anew, or add the pool to the chart's value storagePools.",
 			}})
 		}
 	}

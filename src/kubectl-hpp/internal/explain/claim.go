@@ -175,8 +175,8 @@ func (c claim) misnamed() (say.Answer, bool) {
 		return say.No()
 	}
 	return say.Wrong("PoolUnknown", fmt.Sprintf("Pending: StorageClass %s: %v.", c.class.Name, c.unnamed),
-		"Add the pool to the chart's value storagePools, or delete the class and make it anew: its parameters cannot "+
-			"change.")
+		"Delete the class and make it anew: its parameters cannot change. Or add the pool to the chart's value "+
+			"storagePools.")
 }
 
 // copied is for a claim whose data is being copied.
