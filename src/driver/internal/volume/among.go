@@ -155,7 +155,8 @@ func (m *Manager) discardCopies(ctx context.Context, id string) (count int, err 
 	return m.deleteCopies(ctx, id, named, func(o *pool.Open) error { return cmp.Or(missing, m.requireNoTwin(o)) })
 }
 
-// isElsewhere reports whether what was found is not what a PersistentVolume names, which is in another pool, or "".
+// isElsewhere reports whether the pool that a PersistentVolume names, "" for none, has the volume too, so that what was
+// found in another one is not meant.
 func (m *Manager) isElsewhere(r store.Record, in string) bool {
 	return in != "" && in != r.Pool && (isOfSeveral(r) || slices.Contains(m.Pools.Holders(r.ID), in) ||
 		slices.Contains(m.Pools.Untracked()[in], r.ID))
