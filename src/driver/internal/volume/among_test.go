@@ -192,14 +192,21 @@ func TestOnlyDataIsNotDiscarded(t *testing.T) {
 	}
 }
 
-// TestOneIDInTwoPools: the PersistentVolume says which of them is meant, also of a class that names one pool.
-func TestOneIDInTwoPools(t *testing.T) {
+// withPlainVolume has pvc-1 in nvme0, of a class that names this pool alone.
+func withPlainVolume(t *testing.T) *node {
+	t.Helper()
 	n := start(t, twoDisks(), withTwoDisks())
 	s := spec("pvc-1")
 	s.Pool = "nvme0"
 	_, err := n.Create(t.Context(), s)
 	must(t, err)
 	n.look(t)
+	return n
+}
+
+// TestOneIDInTwoPools: the PersistentVolume says which of them is meant, also of a class that names one pool.
+func TestOneIDInTwoPools(t *testing.T) {
+	n := withPlainVolume(t)
 	to := n.openAt(t, "/nvme1")
 	must(t, to.Mkdir("pvc-1", 0o777))
 	info, err := to.Stat("pvc-1")
@@ -241,12 +248,7 @@ func TestDeleteOfCopies(t *testing.T) {
 
 // TestCopiesOfAPlainClass are somebody's who made them by hand: only the volume is deleted.
 func TestCopiesOfAPlainClass(t *testing.T) {
-	n := start(t, twoDisks(), withTwoDisks())
-	s := spec("pvc-1")
-	s.Pool = "nvme0"
-	_, err := n.Create(t.Context(), s)
-	must(t, err)
-	n.look(t)
+	n := withPlainVolume(t)
 	from, to := n.openAt(t, "/nvme0"), n.openAt(t, "/nvme1")
 	record, err := from.ReadFile(disk.VolumesDir + "/pvc-1.json")
 	must(t, err, to.WriteFile(disk.VolumesDir+"/pvc-1.json", record, 0o600), to.Mkdir("pvc-1", 0o777),

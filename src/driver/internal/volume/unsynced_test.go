@@ -33,16 +33,23 @@ func TestCopyThatCannotBeWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	must(t, filler.Truncate(size-2*mebibyte))
-	makesRoom := make(chan error)
+	ended, makesRoom := make(chan struct{}), make(chan error)
+	full := func() bool {
+		var st unix.Statfs_t
+		return unix.Statfs(below, &st) != nil || st.Bavail == 0
+	}
 	go func() { // once something could not be written
-		for st := (unix.Statfs_t{Bavail: 1}); st.Bavail > 0; time.Sleep(time.Millisecond) {
-			if unix.Statfs(below, &st) != nil {
-				break
+		for over := false; !over && !full(); {
+			select {
+			case <-ended:
+				over = true
+			case <-time.After(time.Millisecond):
 			}
 		}
 		makesRoom <- errors.Join(filler.Truncate(0), filler.Close())
 	}()
 	refused := sized(t, n, "pvc-2", 16, fromSnapshot(snap1))
+	close(ended)
 	must(t, <-makesRoom)
 	for tries := 0; (tries == 0 || err != nil) && tries < 10; tries++ {
 		err = sized(t, n, "pvc-2", 16, fromSnapshot(snap1))
