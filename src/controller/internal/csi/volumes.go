@@ -144,8 +144,8 @@ func (c *Controller) DeleteVolume(ctx context.Context, q *pb.DeleteVolumeRequest
 	return answer, nil
 }
 
-// OneVolume refuses a volume that several PersistentVolumes name, on whichever nodes: a call names none of them, and the
-// data is that of the others too.
+// OneVolume refuses a volume that several PersistentVolumes name, on whichever nodes: a call names none of them, and
+// the data is that of the others too.
 func (c *Controller) OneVolume(id string) error {
 	if !c.Fleet.Synced() {
 		return status.Errorf(codes.Unavailable, "waiting for the Kubernetes API to say which PersistentVolumes have "+
