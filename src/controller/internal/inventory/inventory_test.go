@@ -320,3 +320,27 @@ func TestAnOrphanHasAnAge(t *testing.T) {
 		t.Error("New takes no age")
 	}
 }
+
+// TestSnapshotIsNamedByNow: what a list of VolumeSnapshotContents does not name may be named since.
+func TestSnapshotIsNamedByNow(t *testing.T) {
+	t.Parallel()
+	a := csitest.NewNode("a", csitest.GiB)
+	r := csitest.Start(t, a)
+	a.Put(nodeapi.VolumeStatus{ID: "s", Pool: "local", SnapshotOf: "v", Created: r.Clock.Add(-2 * time.Hour)})
+	for _, c := range []struct {
+		contents map[string]bool
+		state    string
+		lists    int
+	}{
+		{map[string]bool{}, "orphan, snapshot of v", 1},
+		{map[string]bool{"s": true}, "snapshot of v", 2},
+		{map[string]bool{}, "snapshot of v", 2}, // for less than a minute
+	} {
+		r.Set(func() { r.Contents = c.contents })
+		volumes, err := r.Inventory.Volumes(t.Context())
+		if err != nil || len(volumes) != 1 || volumes[0].State != c.state || r.Lists != c.lists {
+			t.Errorf("after %d lists: %+v, %v; want %+v", r.Lists, volumes, err, c)
+		}
+		r.Pass(time.Second)
+	}
+}

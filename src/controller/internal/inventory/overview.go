@@ -105,6 +105,7 @@ func (i *Inventory) Volumes(ctx context.Context) ([]nodeapi.VolumeStatus, error)
 func (i *Inventory) volumesOf(
 	ctx context.Context, p *fleet.Peer, named map[string]nodeapi.PersistentVolume,
 ) (found []nodeapi.VolumeStatus, err error) {
+	asked := i.fleet.Now()
 	err = p.Volumes(ctx, func(v nodeapi.VolumeStatus) error {
 		if !i.shared.Represents(p.Name, v.Pool) {
 			return nil
@@ -113,7 +114,7 @@ func (i *Inventory) volumesOf(
 		v.Node, v.PV, v.State = p.Name, pv.Name, abridge.Printable(v.OnItsNode())
 		switch candidate := i.orphanCandidate(v); {
 		case candidate && v.SnapshotOf != "":
-			v.State = i.stateOfSnapshot(ctx, v)
+			v.State = i.stateOfSnapshot(ctx, v, asked)
 		case candidate:
 			v.State = map[string]string{
 				noPV: "orphan", otherNode: "orphan, of node " + strings.Join(pv.Nodes, ","),

@@ -19,13 +19,14 @@ type handles struct {
 	listed time.Time
 }
 
-// isOrphanSnapshot reports whether no VolumeSnapshotContent names a snapshot. Where the cluster has no snapshots,
-// nothing can be said.
-func (i *Inventory) isOrphanSnapshot(ctx context.Context, id string) (bool, error) {
+// isOrphanSnapshot reports whether no VolumeSnapshotContent names a snapshot, as of since or later. Where the cluster
+// has no snapshots, nothing can be said.
+func (i *Inventory) isOrphanSnapshot(ctx context.Context, id string, since time.Time) (bool, error) {
 	h := &i.handles
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if now := i.fleet.Now(); now.Sub(h.listed) >= handlesAge {
+	now := i.fleet.Now()
+	if now.Sub(h.listed) >= handlesAge || !h.all[id] && h.listed.Before(since) {
 		all, err := i.cluster.SnapshotHandles(ctx)
 		if ctx.Err() != nil { // who asks has left, and the next one asks again
 			return false, err
@@ -35,9 +36,9 @@ func (i *Inventory) isOrphanSnapshot(ctx context.Context, id string) (bool, erro
 	return h.err == nil && h.all != nil && !h.all[id], h.err
 }
 
-// stateOfSnapshot is what is unusual about a snapshot that may be an orphan.
-func (i *Inventory) stateOfSnapshot(ctx context.Context, v nodeapi.VolumeStatus) string {
-	orphan, err := i.isOrphanSnapshot(ctx, v.ID)
+// stateOfSnapshot is what is unusual about a snapshot that may be an orphan, as of since or later.
+func (i *Inventory) stateOfSnapshot(ctx context.Context, v nodeapi.VolumeStatus, since time.Time) string {
+	orphan, err := i.isOrphanSnapshot(ctx, v.ID, since)
 	switch {
 	case err != nil:
 		return v.State + ", perhaps an orphan: the Kubernetes API does not say"
