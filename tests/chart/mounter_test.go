@@ -8,6 +8,7 @@ import (
 	securityv1 "github.com/openshift/api/security/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/chart/helmcli"
@@ -21,7 +22,8 @@ func mounterValues() helmcli.Values {
 			"storagePools":    `[{"name":"local","path":"/srv/pool","pvcTemplate":{"accessModes":["ReadWriteOnce"]}}]`,
 			"mounter.managed": "true",
 			"mounter.mounts": `[{"pool":"local","path":"/srv/pool","node":"a","claim":"claim-a","block":false},` +
-				`{"pool":"local","path":"/srv/pool","node":"b.example.com","claim":"claim-b","block":true}]`,
+				`{"pool":"local","path":"/srv/pool","node":"b.example.com","claim":"claim-b","block":true,` +
+				`"oncePod":true}]`,
 			"driver.tolerations": `[{"key":"storage","operator":"Exists"}]`,
 		},
 		Set: map[string]string{"networkPolicies.enabled": "true", "openshift": "true"},
@@ -49,9 +51,10 @@ func TestMounters(t *testing.T) {
 			t.Fatalf("%d mounters", len(all))
 		}
 		for node, want := range map[string]struct {
-			args    []string
-			mounts  []string
-			devices int
+			args     []string
+			mounts   []string
+			devices  int
+			strategy appsv1.DeploymentStrategy
 		}{
 			"a": {
 				[]string{
@@ -59,11 +62,17 @@ func TestMounters(t *testing.T) {
 				},
 				[]string{"/pool", "/source"},
 				0,
+				appsv1.DeploymentStrategy{
+					Type: appsv1.RollingUpdateDeploymentStrategyType,
+					RollingUpdate: &appsv1.RollingUpdateDeployment{
+						MaxSurge: new(intstr.FromInt32(1)), MaxUnavailable: new(intstr.FromInt32(0)),
+					},
+				},
 			},
 			"b.example.com": {[]string{
 				"--pool=local", "--path=/pool", "--device=/dev/source", "--health-address=:9810",
 				"--log-level=info",
-			}, []string{"/pool"}, 1},
+			}, []string{"/pool"}, 1, appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}},
 		} {
 			spec := all[node].Spec
 			c := container(t, spec.Template.Spec, "mounter")
@@ -84,10 +93,10 @@ func TestMounters(t *testing.T) {
 				source.PersistentVolumeClaim.ClaimName != "claim-"+node[:1] {
 				t.Errorf("volumes %+v", spec.Template.Spec.Volumes)
 			}
-			if spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType || *spec.Replicas != 1 ||
+			if diff := cmp.Diff(want.strategy, spec.Strategy); diff != "" || *spec.Replicas != 1 ||
 				spec.Template.Spec.PriorityClassName != "system-node-critical" {
-				t.Errorf("strategy %v, replicas %d, priority %q", spec.Strategy, *spec.Replicas,
-					spec.Template.Spec.PriorityClassName)
+				t.Errorf("replicas %d, priority %q, strategy (-want +got):\n%s", *spec.Replicas,
+					spec.Template.Spec.PriorityClassName, diff)
 			}
 		}
 	})

@@ -24,6 +24,8 @@ type Cluster interface {
 	Get(ctx context.Context, id string) (pv nodeapi.PersistentVolume, ok bool, err error)
 	// Known gives all with that volumeHandle that are known without a question to the API, by name.
 	Known(handle string) []nodeapi.PersistentVolume
+	// SnapshotContents are the names of VolumeSnapshotContents by handle, nil where the cluster has no snapshots.
+	SnapshotContents(ctx context.Context) (map[string][]string, error)
 	// NodeNames are those of all Node objects that are there or were lately, and since when there has been no other,
 	// the zero time while not all are known.
 	NodeNames() (names []string, since time.Time)

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/fleet"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/abridge"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
@@ -79,7 +80,24 @@ func (c *Controller) DeleteSnapshot(
 			"gone, its data may be left on that node's disk", logging.KeyID, id[:min(len(id), maxSnapshotName)])
 		return &pb.DeleteSnapshotResponse{}, nil
 	}
+	if err := c.oneSnapshot(ctx, id); err != nil {
+		return nil, err
+	}
 	return pb.NewControllerClient(p).DeleteSnapshot(ctx, q)
+}
+
+// oneSnapshot is OneVolume for a snapshot and VolumeSnapshotContents.
+func (c *Controller) oneSnapshot(ctx context.Context, id string) error {
+	contents, err := c.Cluster.SnapshotContents(ctx)
+	if err != nil {
+		return status.Errorf(codes.Unavailable, "see which VolumeSnapshotContents name %s: %v", id, err)
+	}
+	if named := contents[id]; len(named) > 1 {
+		return status.Errorf(codes.FailedPrecondition, "VolumeSnapshotContents %s all have the snapshotHandle %s, and "+
+			"its data is theirs; keep one of them, and set the deletionPolicy of the others to Retain before you "+
+			"delete them", abridge.Names(named), id)
+	}
+	return nil
 }
 
 // peerOfSnapshot gives the node whose name a snapshot's id was made with, so that nobody else need be asked. gone

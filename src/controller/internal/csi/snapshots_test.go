@@ -52,6 +52,31 @@ func TestSnapshot(t *testing.T) {
 	csitest.WantCode(t, err, codes.AlreadyExists, "of another volume")
 }
 
+// TestTwoContentsOfOneSnapshot: deleting one would take the other's data.
+func TestTwoContentsOfOneSnapshot(t *testing.T) {
+	t.Parallel()
+	a := csitest.NewNode("a", csitest.GiB)
+	r := csitest.Start(t, a)
+	id := nodeapi.SnapshotID("1", "a")
+	for _, c := range []struct {
+		named  []string
+		silent bool
+		code   codes.Code
+		text   string
+		asked  string
+	}{
+		{[]string{"cut", "restored"}, false, codes.FailedPrecondition, "VolumeSnapshotContents cut, restored all", ""},
+		{[]string{"cut"}, true, codes.Unavailable, "see which VolumeSnapshotContents name " + id, ""},
+		{[]string{"cut"}, false, codes.OK, "", "delete snapshot " + id},
+	} {
+		r.Set(func() { r.Contents, r.Silent = map[string][]string{id: c.named, "other": {"x", "y"}}, c.silent })
+		csitest.WantCode(t, r.RemoveSnapshot(t, id), c.code, c.text)
+		if asked := a.Asked(); asked != c.asked {
+			t.Errorf("%v: node a was asked for: %s", c.named, asked)
+		}
+	}
+}
+
 // TestSnapshotRefused: what can be no snapshot is refused with a code that does not keep a VolumeSnapshot for ever.
 func TestSnapshotRefused(t *testing.T) {
 	t.Parallel()

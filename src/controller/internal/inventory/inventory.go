@@ -51,8 +51,8 @@ type Cluster interface {
 	// Known gives all with that volumeHandle that are known without a question to the API, by name.
 	Known(handle string) []nodeapi.PersistentVolume
 	List() []nodeapi.PersistentVolume
-	// SnapshotHandles are those of all VolumeSnapshotContents, nil where the cluster has no snapshots.
-	SnapshotHandles(ctx context.Context) (map[string]bool, error)
+	// SnapshotContents are the names of VolumeSnapshotContents by handle, nil where the cluster has no snapshots.
+	SnapshotContents(ctx context.Context) (map[string][]string, error)
 }
 
 // Inventory is what is on the nodes.
@@ -62,7 +62,7 @@ type Inventory struct {
 	shared  *sharedpools.Pools
 	// orphanAge is how old a volume must be before it counts as an orphan.
 	orphanAge time.Duration
-	handles   handles
+	contents  contents
 	moving    func(id string) (node string)
 
 	mu sync.Mutex
@@ -218,7 +218,7 @@ func (i *Inventory) findOrphans(ctx context.Context, p *fleet.Peer) (map[string]
 // examine gives the kind of orphan that a candidate is, "" for none, and how it is reported.
 func (i *Inventory) examine(ctx context.Context, v nodeapi.VolumeStatus, node string) (kind, id string, err error) {
 	if v.SnapshotOf != "" {
-		orphan, err := i.isOrphanSnapshot(ctx, v.ID, i.fleet.Now().Add(-handlesAge))
+		orphan, err := i.isOrphanSnapshot(ctx, v.ID, i.fleet.Now().Add(-contentsAge))
 		if orphan {
 			kind = noContent
 		}

@@ -121,7 +121,7 @@ func TestOrphanSnapshots(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name     string
-		contents map[string]bool
+		contents map[string][]string
 		silent   bool
 		events   []string
 		found    float64
@@ -129,7 +129,7 @@ func TestOrphanSnapshots(t *testing.T) {
 	}{
 		{name: "no snapshots here", states: all(of, of)},
 		{
-			name: "one has none", contents: map[string]bool{"good": true}, events: []string{event + "part, unnamed"},
+			name: "one has none", contents: map[string][]string{"good": {"c"}}, events: []string{event + "part, unnamed"},
 			found: 2, states: all(of, "orphan, "+of),
 		},
 		{
@@ -138,11 +138,11 @@ func TestOrphanSnapshots(t *testing.T) {
 				of+", perhaps an orphan: the Kubernetes API does not say"),
 		},
 		{
-			name: "none has one", contents: map[string]bool{}, events: []string{event + "good, part, unnamed"},
+			name: "none has one", contents: map[string][]string{}, events: []string{event + "good, part, unnamed"},
 			found: 3, states: all("orphan, "+of, "orphan, "+of),
 		},
 		{
-			name: "all are named", contents: map[string]bool{"good": true, "unnamed": true, "part": true},
+			name: "all are named", contents: map[string][]string{"good": {"c"}, "unnamed": {"d"}, "part": {"e"}},
 			states: all(of, of),
 		},
 	} {
@@ -328,13 +328,13 @@ func TestSnapshotIsNamedByNow(t *testing.T) {
 	r := csitest.Start(t, a)
 	a.Put(nodeapi.VolumeStatus{ID: "s", Pool: "local", SnapshotOf: "v", Created: r.Clock.Add(-2 * time.Hour)})
 	for _, c := range []struct {
-		contents map[string]bool
+		contents map[string][]string
 		state    string
 		lists    int
 	}{
-		{map[string]bool{}, "orphan, snapshot of v", 1},
-		{map[string]bool{"s": true}, "snapshot of v", 2},
-		{map[string]bool{}, "snapshot of v", 2}, // for less than a minute
+		{map[string][]string{}, "orphan, snapshot of v", 1},
+		{map[string][]string{"s": {"c"}}, "snapshot of v", 2},
+		{map[string][]string{}, "snapshot of v", 2}, // for less than a minute
 	} {
 		r.Set(func() { r.Contents = c.contents })
 		volumes, err := r.Inventory.Volumes(t.Context())

@@ -8,32 +8,32 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 )
 
-// handlesAge is how old the list of VolumeSnapshotContents may be, which takes many requests in a large cluster.
-const handlesAge = time.Minute
+// contentsAge is how old the list of VolumeSnapshotContents may be, which takes many requests in a large cluster.
+const contentsAge = time.Minute
 
-// handles are those that VolumeSnapshotContents have, as they were listed last.
-type handles struct {
-	mu     sync.Mutex
-	all    map[string]bool // nil where the cluster has no snapshots
-	err    error
-	listed time.Time
+// contents are the VolumeSnapshotContents, as they were listed last.
+type contents struct {
+	mu       sync.Mutex
+	byHandle map[string][]string // nil where the cluster has no snapshots
+	err      error
+	listed   time.Time
 }
 
 // isOrphanSnapshot reports whether no VolumeSnapshotContent names a snapshot, as of since or later. Where the cluster
 // has no snapshots, nothing can be said.
 func (i *Inventory) isOrphanSnapshot(ctx context.Context, id string, since time.Time) (bool, error) {
-	h := &i.handles
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	c := &i.contents
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	now := i.fleet.Now()
-	if now.Sub(h.listed) >= handlesAge || !h.all[id] && h.listed.Before(since) {
-		all, err := i.cluster.SnapshotHandles(ctx)
+	if now.Sub(c.listed) >= contentsAge || c.byHandle[id] == nil && c.listed.Before(since) {
+		byHandle, err := i.cluster.SnapshotContents(ctx)
 		if ctx.Err() != nil { // who asks has left, and the next one asks again
 			return false, err
 		}
-		h.all, h.err, h.listed = all, err, now
+		c.byHandle, c.err, c.listed = byHandle, err, now
 	}
-	return h.err == nil && h.all != nil && !h.all[id], h.err
+	return c.err == nil && c.byHandle != nil && c.byHandle[id] == nil, c.err
 }
 
 // stateOfSnapshot is what is unusual about a snapshot that may be an orphan, as of since or later.

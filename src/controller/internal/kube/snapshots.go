@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -18,7 +19,8 @@ const contentsPath, contentsPage = "/apis/snapshot.storage.k8s.io/v1/volumesnaps
 type contentList struct {
 	Metadata metav1.ListMeta `json:"metadata"`
 	Items    []struct {
-		Spec struct {
+		Metadata metav1.ObjectMeta `json:"metadata"`
+		Spec     struct {
 			Driver string `json:"driver"`
 			Source struct {
 				Handle string `json:"snapshotHandle"` // of one that somebody has made by hand
@@ -30,10 +32,10 @@ type contentList struct {
 	} `json:"items"`
 }
 
-// SnapshotHandles are those of all VolumeSnapshotContents of this driver, by an answer of the API. It gives nil where
-// the cluster does not have them, or the chart's value snapshots is off, so that the controller may not list them.
-func (c *Cluster) SnapshotHandles(ctx context.Context) (map[string]bool, error) {
-	handles := map[string]bool{}
+// SnapshotContents are the names of this driver's VolumeSnapshotContents by their handles, by an answer of the API. It
+// gives nil where the cluster does not have them, or the chart's value snapshots is off, so that the controller may not list them.
+func (c *Cluster) SnapshotContents(ctx context.Context) (map[string][]string, error) {
+	contents := map[string][]string{}
 	for next, more := "", true; more; more = next != "" {
 		text, err := c.api.CoreV1().RESTClient().Get().AbsPath(contentsPath).SetHeader("Accept", "application/json").
 			Param("limit", contentsPage).Param("continue", next).DoRaw(ctx)
@@ -48,12 +50,12 @@ func (c *Cluster) SnapshotHandles(ctx context.Context) (map[string]bool, error) 
 			return nil, fmt.Errorf("%w: list VolumeSnapshotContents: %w", nodeapi.ErrClusterUnknown, err)
 		}
 		for _, is := range page.Items {
-			if is.Spec.Driver == c.DriverName {
-				handles[is.Spec.Source.Handle], handles[is.Status.Handle] = true, true
+			handle := cmp.Or(is.Status.Handle, is.Spec.Source.Handle)
+			if is.Spec.Driver == c.DriverName && handle != "" {
+				contents[handle] = append(contents[handle], is.Metadata.Name)
 			}
 		}
 		next = page.Metadata.Continue
 	}
-	delete(handles, "") // of what has none yet
-	return handles, nil
+	return contents, nil
 }

@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	corelisters "k8s.io/client-go/listers/core/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
@@ -39,6 +40,9 @@ func (p *Provisioner) Delete(ctx context.Context, pv *corev1.PersistentVolume) e
 			"of the PersistentVolume, and delete it", err)
 	}
 	pv, err := hostpathpv.Current(ctx, p.Client, pv)
+	if err == nil {
+		err = hostpathpv.Alone(pv, corelisters.NewPersistentVolumeLister(p.Volumes.GetIndexer()))
+	}
 	if err != nil {
 		return err
 	}

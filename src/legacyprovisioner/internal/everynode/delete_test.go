@@ -471,3 +471,18 @@ func TestRunMakesTheRegistry(t *testing.T) {
 	cancel()
 	<-ended
 }
+
+// TestDirectoryOfAnother is removed on no node.
+func TestDirectoryOfAnother(t *testing.T) {
+	w := start(t, "a")
+	other := w.released(t).DeepCopy()
+	other.Name = "other"
+	if err := w.Volumes.GetIndexer().Add(other); err != nil {
+		t.Fatal(err)
+	}
+	err := w.Delete(t.Context(), w.getVolume(t))
+	if !strings.HasPrefix(message(err), "PersistentVolume other has the directory ") {
+		t.Errorf("error %v", err)
+	}
+	w.askedAre(t, "the directory of another")
+}

@@ -40,6 +40,9 @@ func (p *Provisioner) Delete(ctx context.Context, pv *corev1.PersistentVolume) e
 	if _, err := hostpathpv.Current(ctx, p.Client, pv); err != nil {
 		return err
 	}
+	if err := hostpathpv.Alone(pv, p.Volumes); err != nil {
+		return err
+	}
 	dir, err := p.openDirectory(name, hostpathpv.Condemned+pv.Name)
 	if err != nil {
 		return err

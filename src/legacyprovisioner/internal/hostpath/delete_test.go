@@ -398,3 +398,23 @@ func TestDeleteWithoutItsDisk(t *testing.T) {
 		t.Errorf("error %v, want %s", err, want)
 	}
 }
+
+// TestDirectoryOfAnother is not removed.
+func TestDirectoryOfAnother(t *testing.T) {
+	p, directory := provisioner(t, nil)
+	fill(t, filepath.Join(directory, pvName), "/nowhere")
+	other := persistentVolume(filepath.Join(directory, pvName, "deep"))
+	other.Name = "other"
+	volumes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
+	if err := volumes.Add(other); err != nil {
+		t.Fatal(err)
+	}
+	p.Volumes = corelisters.NewPersistentVolumeLister(volumes)
+	err := remove(t.Context(), p, persistentVolume(filepath.Join(directory, pvName)))
+	if !strings.HasPrefix(message(err), "PersistentVolume other has the directory "+directory) {
+		t.Errorf("error %v", err)
+	}
+	if diff := cmp.Diff([]string{pvName}, listDirectory(t, directory)); diff != "" {
+		t.Errorf("what is there (-want +got):\n%s", diff)
+	}
+}

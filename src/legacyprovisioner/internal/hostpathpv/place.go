@@ -12,6 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	corelisters "k8s.io/client-go/listers/core/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/openat"
@@ -81,16 +83,39 @@ func Apart(path string, all []*corev1.PersistentVolume) error {
 // containsPath reports whether a path is or lies in the directory of a PersistentVolume. (Whoever has one of the node's
 // root has the node.)
 func containsPath(pv *corev1.PersistentVolume, path string) bool {
-	directory := ""
+	if csi := pv.Spec.CSI; csi != nil { // as the driver's pools have it
+		return strings.Contains(path+"/", "/csi/"+csi.VolumeHandle+"/")
+	}
+	directory := directoryOf(pv)
+	return filepath.IsAbs(directory) && directory != "/" && mounts.Below(path, directory)
+}
+
+// directoryOf is the directory that a PersistentVolume names on its nodes, "" for none.
+func directoryOf(pv *corev1.PersistentVolume) string {
 	switch source := pv.Spec.PersistentVolumeSource; {
 	case source.HostPath != nil:
-		directory = filepath.Clean(source.HostPath.Path)
+		return filepath.Clean(source.HostPath.Path)
 	case source.Local != nil:
-		directory = filepath.Clean(source.Local.Path)
-	case source.CSI != nil: // as the driver's pools have it
-		return strings.Contains(path+"/", "/csi/"+source.CSI.VolumeHandle+"/")
+		return filepath.Clean(source.Local.Path)
+	default:
+		return ""
 	}
-	return filepath.IsAbs(directory) && directory != "/" && mounts.Below(path, directory)
+}
+
+// Alone fails where another PersistentVolume has its directory at or in that of one which is to be removed.
+func Alone(pv *corev1.PersistentVolume, volumes corelisters.PersistentVolumeLister) error {
+	all, err := volumes.List(labels.Everything())
+	if err != nil {
+		return err
+	}
+	for _, other := range all {
+		if at := directoryOf(other); other.Name != pv.Name && mounts.Below(at, directoryOf(pv)) {
+			return fmt.Errorf("PersistentVolume %s has the directory %s, which would be removed with %s; nothing is "+
+				"removed: delete PersistentVolume %s if nobody needs its data, or set the "+
+				"persistentVolumeReclaimPolicy of %s to Retain", other.Name, at, directoryOf(pv), other.Name, pv.Name)
+		}
+	}
+	return nil
 }
 
 // WarnOfOthers logs that users other than root and this process's may exchange what is in a directory.

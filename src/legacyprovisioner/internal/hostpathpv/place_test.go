@@ -4,7 +4,13 @@ import (
 	"bytes"
 	"log/slog"
 	"os"
+	"strings"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/legacyprovisioner/internal/hostpathpv"
 )
@@ -39,5 +45,40 @@ func TestWarnOfOthers(t *testing.T) {
 			t.Errorf("mode %v, owner %d: logged %q", test.mode, test.owner, log.String())
 		}
 		d.Close()
+	}
+}
+
+// TestAlone: what is removed with a volume is nobody else's.
+func TestAlone(t *testing.T) {
+	named := func(name string, source corev1.PersistentVolumeSource) *corev1.PersistentVolume {
+		return &corev1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: source},
+		}
+	}
+	at := func(path string) corev1.PersistentVolumeSource {
+		return corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path}}
+	}
+	pv := named("pvc-1", at("/srv/pvc-1"))
+	for _, c := range []struct {
+		other *corev1.PersistentVolume
+		alone bool
+	}{
+		{named("other", at("/srv/pvc-1")), false},
+		{named("other", at("/srv/pvc-1/")), false},
+		{named("other", at("/srv/pvc-1/in/it")), false},
+		{named("other", corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: "/srv/pvc-1"}}), false},
+		{named("other", at("/srv/pvc-10")), true},
+		{named("other", at("/srv")), true},
+		{named("other", corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{VolumeHandle: "pvc-1"}}), true},
+		{named("pvc-1", at("/srv/pvc-1")), true}, // itself
+	} {
+		volumes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
+		if err := volumes.Add(c.other); err != nil {
+			t.Fatal(err)
+		}
+		err := hostpathpv.Alone(pv, corelisters.NewPersistentVolumeLister(volumes))
+		if (err == nil) != c.alone || err != nil && !strings.Contains(err.Error(), "PersistentVolume other has") {
+			t.Errorf("beside %s at %v: %v", c.other.Name, c.other.Spec.PersistentVolumeSource, err)
+		}
 	}
 }

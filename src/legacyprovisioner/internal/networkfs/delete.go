@@ -31,6 +31,9 @@ func (p *Provisioner) Delete(ctx context.Context, pv *corev1.PersistentVolume) e
 	if _, err := hostpathpv.Current(ctx, p.Client, pv); err != nil {
 		return err
 	}
+	if err := hostpathpv.Alone(pv, p.Volumes); err != nil {
+		return err
+	}
 	dir, err := p.openDirectory(ctx, pvDir, false)
 	if err != nil {
 		return err

@@ -293,3 +293,19 @@ func TestTheNodesDisk(t *testing.T) {
 }
 
 func number(n int) string { return strconv.Itoa(n) }
+
+// TestDirectoryOfAnother is not removed.
+func TestDirectoryOfAnother(t *testing.T) {
+	s := setUp(t)
+	s.class("pvDir", s.storage)
+	s.write(s.storage, pvName, "file")
+	other := torchboxs(s.storage + "/" + pvName)
+	if other.Name = "other"; s.volumes.Add(other) != nil {
+		t.Fatal("cannot add a volume")
+	}
+	at := "STORAGE/" + pvName
+	s.refused("delete", s.Delete(t.Context(), torchboxs(s.storage+"/"+pvName)), "PersistentVolume other has the "+
+		"directory "+at+", which would be removed with "+at+"; nothing is removed: delete PersistentVolume other if "+
+		"nobody needs its data, or set the persistentVolumeReclaimPolicy of "+pvName+" to Retain")
+	s.holds(s.storage, pvName)
+}

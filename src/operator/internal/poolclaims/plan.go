@@ -33,6 +33,8 @@ type Mount struct {
 	Claim string `json:"claim"`
 	// Block says that the claim is a device, and not a filesystem.
 	Block bool `json:"block"`
+	// OncePod says that one pod at most may have the claim (ReadWriteOncePod).
+	OncePod bool `json:"oncePod,omitempty"`
 	// Shared says that all nodes of the pool have this claim.
 	Shared bool `json:"-"`
 }
@@ -82,7 +84,7 @@ func (p Plan) mounts(cluster Cluster, known claims) (wanted, former []Mount) {
 			if there {
 				effects = effects[:1] // the driver runs there already
 			}
-			mount.Block = isBlock(pool.PVCTemplate, claim, mounter)
+			mount.Block, mount.OncePod = isBlock(pool.PVCTemplate, claim, mounter), isOncePod(pool.PVCTemplate, claim)
 			switch {
 			case selector.Matches(labels.Set(node.Labels)) && p.Placement.admits(node, effects...):
 				wanted = append(wanted, mount)
@@ -108,6 +110,14 @@ func isBlock(
 			func(c corev1.Container) bool { return len(c.VolumeDevices) > 0 })
 	}
 	return mode != nil && *mode == corev1.PersistentVolumeBlock
+}
+
+// isOncePod reports whether one pod at most may have a claim.
+func isOncePod(template *corev1.PersistentVolumeClaimSpec, claim *corev1.PersistentVolumeClaim) bool {
+	if claim != nil {
+		template = &claim.Spec
+	}
+	return slices.Contains(template.AccessModes, corev1.ReadWriteOncePod)
 }
 
 // inUse are the mounts whose pool has volumes on their node: those are served wherever they are, whatever is selected.

@@ -169,15 +169,19 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-// The claim that exists says whether it is a device: the template may have been another when it was made.
+// The claim that exists says whether it is a device and for one pod: the template may have been another when it was
+// made.
 func TestMounts(t *testing.T) {
 	t.Parallel()
 	block := new(corev1.PersistentVolumeBlock)
 	both := plan(func(p *Plan) {
 		p.Pools = append(p.Pools, v1beta1.StoragePool{Name: "raw", Path: "/raw", PVCTemplate: template()})
 		p.Pools[1].PVCTemplate.VolumeMode = block
+		p.Pools[1].PVCTemplate.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod}
 	})
-	known := knownOf(claimFor("b", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeMode = block }))
+	known := knownOf(claimFor("b", func(c *corev1.PersistentVolumeClaim) {
+		c.Spec.VolumeMode, c.Spec.AccessModes = block, both.Pools[1].PVCTemplate.AccessModes
+	}))
 	device := mounterOn("c") // its claim has lost its label
 	device.Spec.Template.Spec.Containers = []corev1.Container{{VolumeDevices: []corev1.VolumeDevice{{Name: "source"}}}}
 	wanted, former := both.mounts(Cluster{
@@ -185,11 +189,11 @@ func TestMounts(t *testing.T) {
 	}, known)
 	want := []Mount{
 		{Pool: "local", Path: "/pool", Node: "a", Claim: "hpp-pool-local-a"},
-		{Pool: "local", Path: "/pool", Node: "b", Claim: "hpp-pool-local-b", Block: true},
+		{Pool: "local", Path: "/pool", Node: "b", Claim: "hpp-pool-local-b", Block: true, OncePod: true},
 		{Pool: "local", Path: "/pool", Node: "c", Claim: "hpp-pool-local-c", Block: true},
-		{Pool: "raw", Path: "/raw", Node: "a", Claim: "hpp-pool-raw-a", Block: true},
-		{Pool: "raw", Path: "/raw", Node: "b", Claim: "hpp-pool-raw-b", Block: true},
-		{Pool: "raw", Path: "/raw", Node: "c", Claim: "hpp-pool-raw-c", Block: true},
+		{Pool: "raw", Path: "/raw", Node: "a", Claim: "hpp-pool-raw-a", Block: true, OncePod: true},
+		{Pool: "raw", Path: "/raw", Node: "b", Claim: "hpp-pool-raw-b", Block: true, OncePod: true},
+		{Pool: "raw", Path: "/raw", Node: "c", Claim: "hpp-pool-raw-c", Block: true, OncePod: true},
 	}
 	if diff := cmp.Diff(want, wanted); diff != "" || len(former) > 0 {
 		t.Errorf("former %v, wanted (-want +got):\n%s", former, diff)

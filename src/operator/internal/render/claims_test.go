@@ -289,8 +289,11 @@ func TestMounters(t *testing.T) {
 // An entry of the chart's value has exactly the keys of a Mount.
 func TestMountsAreTheValue(t *testing.T) {
 	t.Parallel()
-	data, err := json.Marshal(mount("n", true))
-	const want = `{"pool":"local","path":"/var/hpvolumes","node":"n","claim":"hpp-pool-local-n","block":true}`
+	once := mount("n", true)
+	once.OncePod = true
+	data, err := json.Marshal(once)
+	const want = `{"pool":"local","path":"/var/hpvolumes","node":"n","claim":"hpp-pool-local-n","block":true,` +
+		`"oncePod":true}`
 	if err != nil || string(data) != want {
 		t.Errorf("%s, %v; want %s", data, err, want)
 	}

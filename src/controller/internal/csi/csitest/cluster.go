@@ -23,7 +23,7 @@ type Cluster struct {
 	Syncing   bool
 	Unsure    bool // the API does not say whether a node is gone
 	PVs       []nodeapi.PersistentVolume
-	Contents  map[string]bool      // handles of VolumeSnapshotContents, nil in a cluster without snapshots
+	Contents  map[string][]string  // VolumeSnapshotContents by handle, nil in a cluster without snapshots
 	Drivers   []string             // nodes with the driver
 	NVMe      []string             // those of them with the label disk=nvme
 	Standby   bool                 // another replica leads
@@ -83,8 +83,8 @@ func (c *Cluster) List() []nodeapi.PersistentVolume {
 	return slices.Clone(c.PVs)
 }
 
-// SnapshotHandles implements inventory.Cluster.
-func (c *Cluster) SnapshotHandles(context.Context) (map[string]bool, error) {
+// SnapshotContents implements inventory.Cluster.
+func (c *Cluster) SnapshotContents(context.Context) (map[string][]string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.Lists++
