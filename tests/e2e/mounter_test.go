@@ -32,6 +32,23 @@ func (s *scene) mounters(pool, node string) ([]corev1.Pod, error) {
 	return slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil }), err
 }
 
+// replaceMounter replaces it as an upgrade does, and wants one to be ready at every moment: a claim that no pod uses may
+// be detached.
+func (s *scene) replaceMounter(pool, node string) {
+	s.t.Helper()
+	before := s.mounter(pool, node)
+	s.kubectl("rollout", "restart", "deployment", "--namespace", namespace, "--selector",
+		componentLabel+"="+mounterComponent+","+poolOfMounter+"="+pool)
+	s.eventually("the mounter is another one", func() (bool, string) {
+		list, err := s.mounters(pool, node)
+		s.must(err)
+		if !slices.ContainsFunc(list, func(p corev1.Pod) bool { return isReady(&p) }) {
+			s.t.Fatalf("none of %d mounters of pool %s on %s is ready", len(list), pool, node)
+		}
+		return len(list) == 1 && list[0].UID != before.UID, fmt.Sprintf("%d mounters", len(list))
+	})
+}
+
 // mountAt is the number that the kernel gave to the one mount at a path of a node; another mount has another.
 func (s *scene) mountAt(node, path string) string {
 	s.t.Helper()

@@ -229,6 +229,7 @@ func (s *scene) killMounter(pool, path string, user *corev1.Pod) {
 		now := s.mounter(pool, node)
 		return now.UID != before.UID, describe(now)
 	})
+	s.replaceMounter(pool, node)
 	if now := s.mountAt(node, path+"/csi"); now != mount {
 		s.t.Errorf("mount %s at the pool's path is now %s, while a volume is in use", mount, now)
 	}

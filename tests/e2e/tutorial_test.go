@@ -38,14 +38,17 @@ func TestTutorial(t *testing.T) {
 }
 
 // blocks are the shell commands of a page, for the class, the image and the pool of this run.
-func (s *scene) blocks(page string) (all []string) {
+func (s *scene) blocks(page string) []string { return s.fenced(page, "sh") }
+
+// fenced are the blocks of a page in a language.
+func (s *scene) fenced(page, language string) (all []string) {
 	s.t.Helper()
 	text, err := os.ReadFile(filepath.Join(s.root, "docs", page))
 	s.must(err)
 	image := regexp.MustCompile(`image: \S+/selftest:\S+`)
 	ours := strings.NewReplacer("hostpath-local", classOf(poolLocal), "/var/lib/hostpath-provisioner",
 		pathOf(poolLocal))
-	fenced := regexp.MustCompile("(?ms)^( *)```sh\n(.*?)^ *```$")
+	fenced := regexp.MustCompile("(?ms)^( *)```" + language + "\n(.*?)^ *```$")
 	for _, found := range fenced.FindAllStringSubmatch(string(text), -1) {
 		block := strings.TrimPrefix(strings.ReplaceAll("\n"+found[2], "\n"+found[1], "\n"), "\n")
 		all = append(all, image.ReplaceAllString(ours.Replace(block), "image: "+s.image("selftest")))

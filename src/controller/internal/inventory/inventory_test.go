@@ -129,8 +129,8 @@ func TestOrphanSnapshots(t *testing.T) {
 	}{
 		{name: "no snapshots here", states: all(of, of)},
 		{
-			name: "one has none", contents: map[string][]string{"good": {"c"}}, events: []string{event + "part, unnamed"},
-			found: 2, states: all(of, "orphan, "+of),
+			name: "one has none", contents: map[string][]string{"good": {"c"}},
+			events: []string{event + "part, unnamed"}, found: 2, states: all(of, "orphan, "+of),
 		},
 		{
 			name: "the API is silent", silent: true, found: 2,

@@ -33,7 +33,8 @@ type contentList struct {
 }
 
 // SnapshotContents are the names of this driver's VolumeSnapshotContents by their handles, by an answer of the API. It
-// gives nil where the cluster does not have them, or the chart's value snapshots is off, so that the controller may not list them.
+// gives nil where the cluster does not have them, or the chart's value snapshots is off, so that the controller may not
+// list them.
 func (c *Cluster) SnapshotContents(ctx context.Context) (map[string][]string, error) {
 	contents := map[string][]string{}
 	for next, more := "", true; more; more = next != "" {

@@ -57,7 +57,8 @@ func TestSnapshotContents(t *testing.T) {
 		a := serveAPI(t)
 		a.on("GET "+path, test.answer)
 		got, err := controllerOf(t, a).SnapshotContents(t.Context())
-		if !maps.EqualFunc(got, test.want, slices.Equal) || (got == nil) != (test.want == nil) || !errors.Is(err, test.err) {
+		if !maps.EqualFunc(got, test.want, slices.Equal) || (got == nil) != (test.want == nil) ||
+			!errors.Is(err, test.err) {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
 	}

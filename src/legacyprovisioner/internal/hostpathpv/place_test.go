@@ -50,14 +50,13 @@ func TestWarnOfOthers(t *testing.T) {
 
 // TestAlone: what is removed with a volume is nobody else's.
 func TestAlone(t *testing.T) {
-	named := func(name string, source corev1.PersistentVolumeSource) *corev1.PersistentVolume {
+	type source = corev1.PersistentVolumeSource
+	named := func(name string, from source) *corev1.PersistentVolume {
 		return &corev1.PersistentVolume{
-			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: source},
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: from},
 		}
 	}
-	at := func(path string) corev1.PersistentVolumeSource {
-		return corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path}}
-	}
+	at := func(path string) source { return source{HostPath: &corev1.HostPathVolumeSource{Path: path}} }
 	pv := named("pvc-1", at("/srv/pvc-1"))
 	for _, c := range []struct {
 		other *corev1.PersistentVolume
@@ -66,10 +65,10 @@ func TestAlone(t *testing.T) {
 		{named("other", at("/srv/pvc-1")), false},
 		{named("other", at("/srv/pvc-1/")), false},
 		{named("other", at("/srv/pvc-1/in/it")), false},
-		{named("other", corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: "/srv/pvc-1"}}), false},
+		{named("other", source{Local: &corev1.LocalVolumeSource{Path: "/srv/pvc-1"}}), false},
 		{named("other", at("/srv/pvc-10")), true},
 		{named("other", at("/srv")), true},
-		{named("other", corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{VolumeHandle: "pvc-1"}}), true},
+		{named("other", source{CSI: &corev1.CSIPersistentVolumeSource{VolumeHandle: "pvc-1"}}), true},
 		{named("pvc-1", at("/srv/pvc-1")), true}, // itself
 	} {
 		volumes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
