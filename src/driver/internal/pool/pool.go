@@ -89,7 +89,7 @@ func newPool(set *Set, spec poolspec.Pool, purger *purge.Purger) *Pool {
 		set: set, spec: spec, host: set.Host, ledger: ledger.New(spec),
 		log: set.Log.With(logging.KeyPool, spec.Name, logging.KeyPath, spec.Path),
 	}
-	p.worker = purger.For(spec, set.Log, p.ledger.Uses)
+	p.worker = purger.For(spec, set.Log, p.ledger)
 	if p.shared() {
 		p.host = disk.Shared(set.Host, set.Node)
 	}

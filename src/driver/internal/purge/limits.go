@@ -23,7 +23,11 @@ func (w *Worker) removeLimits(j job, r store.Record) (done bool, err error) {
 	}
 	done = true
 	for _, id := range ids {
-		if id == 0 || w.uses(id) {
+		if w.volumes.Owner(id) == j.entry.ID { // its delete has yet to end
+			done = false
+			continue
+		}
+		if id == 0 || w.volumes.Uses(id) {
 			continue
 		}
 		err := j.limits.Set("", id, quota.Limit{})

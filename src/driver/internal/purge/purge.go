@@ -61,8 +61,8 @@ type Worker struct {
 	*Purger
 	spec poolspec.Trash
 	log  *slog.Logger
-	// uses reports whether a volume that is there counts to an ID, or a copy keeps something charged to it.
-	uses func(quota.ID) bool
+	// volumes are those of the pool that are there.
+	volumes Volumes
 	// All by entry and CLOCK_BOOTTIME: when to look at it; since when its limit is busy; when one from the future was
 	// seen; when its removal failed; since when it should be gone.
 	waiting, busy, seen, failed, due map[string]time.Duration
@@ -75,10 +75,17 @@ type Worker struct {
 	evicted string // the entry that makes room for new volumes
 }
 
-// For returns the worker of a pool. uses reports whether a volume that is there counts to an ID, or a copy keeps
-// something charged to it: then the ID's limit stays, until the last of those is purged.
-func (p *Purger) For(spec poolspec.Pool, log *slog.Logger, uses func(quota.ID) bool) *Worker {
-	w := &Worker{Purger: p, spec: spec.Trash, log: log.With(logging.KeyPool, spec.Name), uses: uses}
+// Volumes are those of a pool that are there. The limit of an ID that they use stays, until the last is purged.
+type Volumes interface {
+	// Uses reports whether one counts to an ID, or a copy keeps something charged to it.
+	Uses(quota.ID) bool
+	// Owner is the one that counts to an ID, "" where none does. One whose delete has yet to end counts.
+	Owner(quota.ID) (volume string)
+}
+
+// For returns the worker of a pool with these volumes.
+func (p *Purger) For(spec poolspec.Pool, log *slog.Logger, volumes Volumes) *Worker {
+	w := &Worker{Purger: p, spec: spec.Trash, log: log.With(logging.KeyPool, spec.Name), volumes: volumes}
 	w.forget(nil)
 	return w
 }

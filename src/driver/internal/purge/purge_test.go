@@ -23,7 +23,11 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 )
 
-func unused(quota.ID) bool { return false }
+// owners are the volumes that count to IDs.
+type owners map[quota.ID]string
+
+func (o owners) Uses(id quota.ID) bool    { return o[id] != "" }
+func (o owners) Owner(id quota.ID) string { return o[id] }
 
 func must(tb testing.TB, err error) {
 	tb.Helper()
@@ -38,6 +42,7 @@ type machine struct {
 	*Worker
 	memory *disktest.Disk
 	limits *limits
+	owners owners
 	wall   time.Time
 	boot   time.Duration
 	bootID string
@@ -49,9 +54,8 @@ type machine struct {
 func newMachine(t *testing.T) *machine {
 	t.Helper()
 	m := &machine{
-		memory: disktest.New(), limits: &limits{}, wall: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC),
-		boot:   time.Hour,
-		bootID: "first",
+		memory: disktest.New(), limits: &limits{}, owners: owners{},
+		wall: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), boot: time.Hour, bootID: "first",
 	}
 	m.memory.AddDir("/state")
 	for _, dir := range []string{disk.VolumesDir, disk.TrashDir} {
@@ -75,7 +79,7 @@ func (m *machine) start(t *testing.T, spec poolspec.Trash) {
 	c.known, c.written = kept{}, kept{}
 	c.trouble = c.recall()
 	log := slog.New(slog.NewTextHandler(&m.log, nil))
-	m.Worker = NewPurger(c).For(poolspec.Pool{Name: "local", Trash: spec}, log, unused)
+	m.Worker = NewPurger(c).For(poolspec.Pool{Name: "local", Trash: spec}, log, m.owners)
 	m.Worker.limit = rate.NewLimiter(rate.Inf, 0)
 }
 
@@ -349,6 +353,24 @@ func TestALimitGoesAfterTheData(t *testing.T) {
 	m.pass(whileBusy)
 	m.purge(t)
 	m.wants(t, "once its limit is not busy")
+	if !slices.Equal(m.limits.set, []quota.ID{7}) {
+		t.Errorf("limits removed: %v", m.limits.set)
+	}
+}
+
+// TestALimitGoesAfterTheDelete: while that has yet to end, the volume counts to its ID. Another one that does keeps the
+// limit.
+func TestALimitGoesAfterTheDelete(t *testing.T) {
+	m := newMachine(t)
+	m.trashed("pvc-1", m.wall, record("pvc-1", store.Purge, 7))
+	m.trashed("pvc-2", m.wall, record("pvc-2", store.Purge, 8))
+	m.owners[7], m.owners[8] = "pvc-1", "pvc-3"
+	m.purge(t)
+	m.wants(t, "while its delete has yet to end", "pvc-1")
+	delete(m.owners, 7)
+	m.pass(whileBusy)
+	m.purge(t)
+	m.wants(t, "once its delete has ended")
 	if !slices.Equal(m.limits.set, []quota.ID{7}) {
 		t.Errorf("limits removed: %v", m.limits.set)
 	}
