@@ -167,7 +167,7 @@ func (n *node) purge(ctx context.Context) error {
 		}
 		purger := purge.NewPurger(purge.NewClock(n.clock.Now, synchronised, state))
 		errs = append(errs, n.set.Use(ctx, s.Name, func(o *pool.Open) error {
-			worker := purger.For(s, slog.New(slog.DiscardHandler), o.Ledger.Uses)
+			worker := purger.For(s, slog.New(slog.DiscardHandler), o.Ledger)
 			_, err := worker.Purge(ctx, o.Disk, o.Limits, false)
 			return err
 		}))
