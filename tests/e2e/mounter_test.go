@@ -32,8 +32,8 @@ func (s *scene) mounters(pool, node string) ([]corev1.Pod, error) {
 	return slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil }), err
 }
 
-// replaceMounter replaces it as an upgrade does, and wants one to be ready at every moment: a claim that no pod uses may
-// be detached.
+// replaceMounter replaces it as an upgrade does, and wants one to be ready at every moment: a claim that no pod uses
+// may be detached.
 func (s *scene) replaceMounter(pool, node string) {
 	s.t.Helper()
 	before := s.mounter(pool, node)

@@ -10,11 +10,12 @@ func TestResourceQuota(t *testing.T) {
 	limited, excluded := classOf(poolLocal), classOf(poolBurst)
 	parallel(t, "a namespace claims no more than its ResourceQuota and its LimitRange let it",
 		step{"Claims", func(s *scene) {
-			limits := strings.NewReplacer("team-a", s.namespace, "fast", limited, "class `bulk`", "class", "bulk", excluded,
-				"100Gi", "32Mi", "50Gi", "24Mi").Replace(s.fenced("how-to/resource-quota.md", "yaml")[0])
+			limits := strings.NewReplacer("team-a", s.namespace, "fast", limited, "class `bulk`", "class",
+				"bulk", excluded, "100Gi", "32Mi", "50Gi", "24Mi").Replace(s.fenced("how-to/resource-quota.md", "yaml")[0])
 			s.bash("kubectl apply -f - <<'EOF'\n" + limits + "EOF\n")
 			s.eventually("the quota is known", func() (bool, string) {
-				used := s.kubectl("get", "resourcequota", "storage", "--namespace", s.namespace, "-o", "jsonpath={.status.used}")
+				used := s.kubectl("get", "resourcequota", "storage", "--namespace", s.namespace,
+					"-o", "jsonpath={.status.used}")
 				return used != "", used
 			})
 			s.create(s.claim("first", limited, "16Mi"))
@@ -31,8 +32,8 @@ func TestResourceQuota(t *testing.T) {
 		}},
 		step{"Growth", func(s *scene) {
 			s.output(s.pod("writer", claimed("first"), writeData()...))
-			if said := s.bash(`kubectl patch pvc first --patch '{"spec":{"resources":{"requests":{"storage":"20Mi"}}}}' 2>&1 ||
-				true`); !strings.Contains(said, "exceeded quota") {
+			if said := s.bash(`kubectl patch pvc first 2>&1 \
+				--patch '{"spec":{"resources":{"requests":{"storage":"20Mi"}}}}' || true`); !strings.Contains(said, "exceeded quota") {
 				s.t.Errorf("a claim grew past its quota: %s", said)
 			}
 		}},
