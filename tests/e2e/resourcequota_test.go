@@ -12,7 +12,7 @@ func TestResourceQuota(t *testing.T) {
 		step{"Claims", func(s *scene) {
 			limits := strings.NewReplacer("team-a", s.namespace, "fast", limited, "class `bulk`", "class",
 				"bulk", excluded, "100Gi", "32Mi", "50Gi", "24Mi").Replace(s.fenced("how-to/resource-quota.md", "yaml")[0])
-			s.bash("kubectl apply -f - <<'EOF'\n" + limits + "EOF\n")
+			s.apply(limits)
 			s.eventually("the quota is known", func() (bool, string) {
 				used := s.kubectl("get", "resourcequota", "storage", "--namespace", s.namespace,
 					"-o", "jsonpath={.status.used}")

@@ -218,7 +218,7 @@ func (i *Inventory) findOrphans(ctx context.Context, p *fleet.Peer) (map[string]
 // examine gives the kind of orphan that a candidate is, "" for none, and how it is reported.
 func (i *Inventory) examine(ctx context.Context, v nodeapi.VolumeStatus, node string) (kind, id string, err error) {
 	if v.SnapshotOf != "" {
-		orphan, err := i.isOrphanSnapshot(ctx, v.ID, i.fleet.Now().Add(-contentsAge))
+		orphan, err := i.isOrphanSnapshot(ctx, v.ID, time.Time{})
 		if orphan {
 			kind = noContent
 		}

@@ -23,11 +23,8 @@ func (w *Worker) removeLimits(j job, r store.Record) (done bool, err error) {
 	}
 	done = true
 	for _, id := range ids {
-		if w.volumes.Owner(id) == j.entry.ID { // its delete has yet to end
-			done = false
-			continue
-		}
 		if id == 0 || w.volumes.Uses(id) {
+			done = done && w.volumes.Owner(id) != j.entry.ID // else its delete has yet to end
 			continue
 		}
 		err := j.limits.Set("", id, quota.Limit{})
