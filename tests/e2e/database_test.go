@@ -10,8 +10,10 @@ func TestDatabase(t *testing.T) {
 	const page = "how-to/databases.md"
 	parallel(t, "the replicas of a StatefulSet have volumes on nodes of their own, and one gives its volume up",
 		step{"ReplicasAreSpread", func(s *scene) {
-			set := strings.NewReplacer("replicas: 3", "replicas: 2",
-				"…", s.image("selftest")+"\n          args: [sleep]", "fast", classOf(poolLocal), "100Gi", "16Mi").Replace(s.fenced(page, "yaml")[0])
+			set := strings.NewReplacer(
+				"replicas: 3", "replicas: 2", "…", s.image("selftest")+"\n          args: [sleep]",
+				"fast", classOf(poolLocal), "100Gi", "16Mi",
+			).Replace(s.fenced(page, "yaml")[0])
 			s.bash("kubectl apply -f - <<'EOF'\n" + set + "EOF\n")
 			if first, second := s.running("pg-0").Spec.NodeName, s.running("pg-1").Spec.NodeName; first == second {
 				s.t.Errorf("both replicas are on %s", first)

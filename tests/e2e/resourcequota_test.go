@@ -10,8 +10,10 @@ func TestResourceQuota(t *testing.T) {
 	limited, excluded := classOf(poolLocal), classOf(poolBurst)
 	parallel(t, "a namespace claims no more than its ResourceQuota and its LimitRange let it",
 		step{"Claims", func(s *scene) {
-			limits := strings.NewReplacer("team-a", s.namespace, "fast", limited, "class `bulk`", "class",
-				"bulk", excluded, "100Gi", "32Mi", "50Gi", "24Mi").Replace(s.fenced("how-to/resource-quota.md", "yaml")[0])
+			limits := strings.NewReplacer(
+				"team-a", s.namespace, "fast", limited, "class `bulk`", "class", "bulk", excluded,
+				"100Gi", "32Mi", "50Gi", "24Mi",
+			).Replace(s.fenced("how-to/resource-quota.md", "yaml")[0])
 			s.apply(limits)
 			s.eventually("the quota is known", func() (bool, string) {
 				used := s.kubectl("get", "resourcequota", "storage", "--namespace", s.namespace,
@@ -20,8 +22,10 @@ func TestResourceQuota(t *testing.T) {
 			})
 			s.create(s.claim("first", limited, "16Mi"))
 			for _, claim := range []struct{ class, size, why string }{
-				{limited, "24Mi", "exceeded quota"}, {excluded, "16Mi", "exceeded quota"},
-				{limited, "8Mi", "minimum storage"}, {limited, "48Mi", "maximum storage"},
+				{limited, "24Mi", "exceeded quota"},
+				{excluded, "16Mi", "exceeded quota"},
+				{limited, "8Mi", "minimum storage"},
+				{limited, "48Mi", "maximum storage"},
 			} {
 				err := s.api.Create(s.ctx, s.claim("second", claim.class, claim.size))
 				if err == nil || !strings.Contains(err.Error(), claim.why) {
@@ -32,8 +36,9 @@ func TestResourceQuota(t *testing.T) {
 		}},
 		step{"Growth", func(s *scene) {
 			s.output(s.pod("writer", claimed("first"), writeData()...))
-			if said := s.bash(`kubectl patch pvc first 2>&1 \
-				--patch '{"spec":{"resources":{"requests":{"storage":"20Mi"}}}}' || true`); !strings.Contains(said, "exceeded quota") {
+			said := s.bash(`kubectl patch pvc first 2>&1 \
+				--patch '{"spec":{"resources":{"requests":{"storage":"20Mi"}}}}' || true`)
+			if !strings.Contains(said, "exceeded quota") {
 				s.t.Errorf("a claim grew past its quota: %s", said)
 			}
 		}},
