@@ -241,6 +241,28 @@ func templates(t *testing.T, w *world) {
 	if now := w.mounterOf(t, patientNode, onNode1); len(now.Spec.Template.Spec.Containers[0].VolumeDevices) != 1 {
 		t.Error("the mounter of a device mounts a filesystem")
 	}
+	w.keepsMounters(t)
+}
+
+// keepsMounters: a pool that is valid no longer, as after an upgrade, keeps them: volumes of it are in use.
+func (w *world) keepsMounters(t *testing.T) {
+	t.Helper()
+	before := w.mounterOf(t, patientNode, onNode1)
+	w.withoutWebhook(t, func() {
+		harness.Change(t, w.Server, named(), func(r *v1beta1.HostPathProvisioner) {
+			r.Spec.StoragePools[0].PVCTemplate.VolumeName = "pv"
+		})
+	})
+	w.poolSays(t, v1beta1.PoolDegraded, 0, 0, "left out", "pvcTemplate.volumeName")
+	if now := harness.Get(t, w.Server, before); now.DeletionTimestamp != nil {
+		t.Error("the mounter of a pool that is left out is being removed")
+	}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
+		Namespace: harness.Namespace, Name: before.Spec.Template.Spec.ServiceAccountName,
+	}}
+	if now := harness.Get(t, w.Server, account); now.DeletionTimestamp != nil {
+		t.Error("its ServiceAccount is being removed")
+	}
 }
 
 func withTemplate(change func(*corev1.PersistentVolumeClaimSpec)) *v1beta1.HostPathProvisioner {

@@ -404,14 +404,14 @@ func TestPrune(t *testing.T) {
 	a := newAPI(of(thing("ConfigMap", "kept", ownLabels()), "1"), of(thing("ConfigMap", "old", ownLabels()), "1"),
 		of(thing("ConfigMap", "another owner's", ownLabels()), "2"), thing("StorageClass", "nobody's", ownLabels()),
 		of(thing("DaemonSet", "old", ownLabels()), "1"), of(thing("CSIDriver", "not looked at", ownLabels()), "1"),
-		going)
+		going, of(thing("DaemonSet", "spared", map[string]string{"spare": "it"}), "1"))
 	applier := apply.New(a, labelled{a}, a)
 	kinds := []schema.GroupVersionKind{kindOf("ConfigMap"), kindOf("DaemonSet"), kindOf("StorageClass")}
-	if _, err := applier.Prune(t.Context(), owner("1"), nil, kinds); err == nil || len(a.calls) > 0 {
+	if _, err := applier.Prune(t.Context(), owner("1"), nil, kinds, nil); err == nil || len(a.calls) > 0 {
 		t.Fatalf("nothing was rendered, and %v was called (%v)", a.calls, err)
 	}
 	deleted, err := applier.Prune(t.Context(), owner("1"), []*unstructured.Unstructured{wanted("ConfigMap", "kept")},
-		kinds)
+		kinds, func(labels map[string]string) bool { return labels["spare"] == "it" })
 	if err != nil {
 		t.Fatal(err)
 	}

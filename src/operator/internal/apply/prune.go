@@ -12,10 +12,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Prune deletes what the owner has in the cluster and is not among the rendered objects. Without a rendering there is
-// nothing to compare with, and nothing is deleted.
+// Spare reports whether an object with these labels stays; nil spares none.
+type Spare func(labels map[string]string) bool
+
+func (s Spare) has(object *Object) bool { return s != nil && s(object.GetLabels()) }
+
+// Prune deletes what the owner has in the cluster and is not among the rendered objects, but for what is to be
+// spared. Without a rendering there is nothing to compare with, and nothing is deleted.
 func (a *Applier) Prune(
-	ctx context.Context, owner metav1.OwnerReference, rendered []*Object, kinds []Kind,
+	ctx context.Context, owner metav1.OwnerReference, rendered []*Object, kinds []Kind, spare Spare,
 ) ([]string, error) {
 	if len(rendered) == 0 {
 		return nil, errors.New("nothing was rendered, so that nothing is removed")
@@ -24,15 +29,16 @@ func (a *Applier) Prune(
 	for _, object := range rendered {
 		keep[referenceOf(object)] = true
 	}
-	return a.delete(ctx, owner, kinds, func(object *Object) bool { return keep[referenceOf(object)] })
+	return a.delete(ctx, owner, kinds, func(object *Object) bool {
+		return keep[referenceOf(object)] || spare.has(object)
+	})
 }
 
-// Remove deletes what the owner has of the kinds, but for objects whose labels are to be spared; nil spares none.
+// Remove deletes what the owner has of the kinds, but for objects that are to be spared.
 func (a *Applier) Remove(
-	ctx context.Context, owner metav1.OwnerReference, kinds []Kind, spare func(labels map[string]string) bool,
+	ctx context.Context, owner metav1.OwnerReference, kinds []Kind, spare Spare,
 ) ([]string, error) {
-	return a.delete(ctx, owner, kinds,
-		func(object *Object) bool { return spare != nil && spare(object.GetLabels()) })
+	return a.delete(ctx, owner, kinds, spare.has)
 }
 
 // delete gives the objects whose deletion it asked for.

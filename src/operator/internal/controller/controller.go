@@ -21,6 +21,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/apply"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/platform"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/poolclaims"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/pools"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/predecessor"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/render"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/tlspolicy"
@@ -213,9 +214,18 @@ func (r *Reconciler) serve(ctx context.Context, resource *hpp, deleting deletion
 		// What could not be made may be what takes the place of something that would be removed now.
 		return done
 	}
-	pruned, err := r.applier.Prune(ctx, owner, done.rendered.Objects, r.listKinds())
+	pruned, err := r.applier.Prune(ctx, owner, done.rendered.Objects, r.listKinds(), kept(done.rendered.Pools))
 	if done.pruneErr = err; len(pruned) > 0 {
 		r.Log.InfoContext(ctx, "removed what is no longer rendered", logging.KeyObjects, pruned)
 	}
 	return done
+}
+
+// kept is what stays although it is not rendered: while a pool is left out, as one that an upgrade does not take any
+// more, nothing that mounts a claim is removed. Volumes of it are in use.
+func kept(outcomes []pools.Outcome) apply.Spare {
+	if slices.ContainsFunc(outcomes, func(o pools.Outcome) bool { return o.Broken != "" }) {
+		return poolclaims.IsMounter
+	}
+	return nil
 }

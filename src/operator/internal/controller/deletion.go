@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/apply"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/gates"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/poolclaims"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/status"
@@ -175,7 +176,7 @@ func divide(mounters []corev1.Pod, volumes []gates.Volume, namespace string) (ne
 
 // spared are the labels of what stays although a gate is open. A mounter goes only when nobody is left who uses what it
 // has mounted; but the driver goes after those mounters whose claims it has to unmount.
-func spared(gate string, nested []corev1.Pod) func(labels map[string]string) bool {
+func spared(gate string, nested []corev1.Pod) apply.Spare {
 	switch {
 	case gate == gates.VolumesGone && len(nested) > 0:
 		return func(labels map[string]string) bool {
