@@ -5,6 +5,11 @@ import (
 	"io/fs"
 	"path"
 	"strings"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/ioctl"
 )
 
 // CreateFile makes a file that a crash leaves whole or not at all: temporary file, fsync, rename, fsync of the
@@ -75,3 +80,31 @@ func SyncAll(d FS, dirs ...string) error {
 	}
 	return nil
 }
+
+// Journaled reports whether the filesystem writes all changes of names in the order in which they are made, whoever
+// syncs what, and with a directory that is synced all that was done before: XFS does, and ext4 with a journal.
+func Journaled(d Opener) bool {
+	top, err := d.Open(".")
+	if err != nil {
+		return false
+	}
+	defer func() { _ = top.Close() }() // nothing was written through it
+	var st unix.Statfs_t
+	if top.File == nil || unix.Fstatfs(int(top.File.Fd()), &st) != nil {
+		return false
+	}
+	switch st.Type {
+	case unix.XFS_SUPER_MAGIC:
+		return true
+	case unix.EXT4_SUPER_MAGIC: // and ext2, which has no journal
+		only := checkpointDryRun
+		return ioctl.Do(top.File, "find the journal of", checkpointExt4, &only) == nil
+	}
+	return false
+}
+
+// checkpointExt4 is EXT4_IOC_CHECKPOINT (Linux 5.14, uapi/linux/ext4.h), and fails with ENODEV where there is no
+// journal; checkpointDryRun is its flag to do nothing else.
+var checkpointExt4 = ioctl.W('f', 43, unsafe.Sizeof(uint32(0)))
+
+const checkpointDryRun uint32 = 4

@@ -272,8 +272,8 @@ func ensureLayout(d disk.FS) error {
 		}
 	}
 	// Not for what was just made alone: a driver that was killed in the last step of a delete is asked again,
-	// finds nothing and says that it is done. On btrfs the move out of csi/ is on the disk only with this;
-	// elsewhere it was before the record moved.
+	// finds nothing and says that it is done. Where the filesystem keeps the order of steps, the move out of csi/
+	// is on the disk only with this; elsewhere it was before the record moved.
 	if err := disk.SyncAll(d, ".", disk.MetaDir); err != nil {
 		return err
 	}

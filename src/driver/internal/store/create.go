@@ -10,9 +10,9 @@ import (
 )
 
 // Create makes a volume that does not exist, and gives the record that it has then: everything in staging, the record,
-// the move into place, each durable before the next, but for a limit, which recovery sets again from the record. Where
-// the backend keeps that order by itself, one sync at the end makes all durable. After an error it is undone. A copy
-// that is Filling stays in staging.
+// the move into place, each on the disk before the next, but for a limit, which recovery sets again from the record.
+// Where the filesystem keeps that order by itself, the sync at the end makes all durable. After an error it is undone.
+// A copy that is Filling stays in staging.
 func (p Pool) Create(ctx context.Context, r Record) (Record, error) { return p.create(ctx, r, p.stage) }
 
 func (p Pool) create(
@@ -47,7 +47,7 @@ func (p Pool) move(id string) (moved bool, err error) {
 	if err := p.Disk.Rename(Staged(id), id); err != nil {
 		return false, fmt.Errorf("move it into place: %w", err)
 	}
-	return true, disk.SyncAll(p.Disk, ".", disk.StagingDir)
+	return true, syncMoved(p.Disk, ".", disk.StagingDir)
 }
 
 // complete is move in a shared pool, where another node may have come to do it since the record was there.
@@ -80,17 +80,20 @@ func (p Pool) stage(r Record) (_ Record, err error) {
 }
 
 func (p Pool) place(id string) error {
-	between := disk.SyncAll
-	if p.Backend.Ordered {
-		between = func(disk.FS, ...string) error { return nil }
+	before, after := []string{Staged(id), disk.StagingDir}, []string{disk.VolumesDir}
+	switch {
+	case p.Backend.Ordered:
+		before, after = nil, nil
+	case disk.Journaled(p.Disk): // a fast commit of ext4 could have a record, and not the directory made before it
+		before, after = before[1:], nil
 	}
-	if err := between(p.Disk, Staged(id), disk.StagingDir); err != nil {
+	if err := disk.SyncAll(p.Disk, before...); err != nil {
 		return err
 	}
 	if err := Place(p.Disk, id); err != nil {
 		return asConcurrent(p.Disk, err)
 	}
-	return between(p.Disk, disk.VolumesDir)
+	return disk.SyncAll(p.Disk, after...)
 }
 
 // undo takes back what Create did, in the order of recovery. It ends at its first failure: what was done before is

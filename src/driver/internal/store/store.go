@@ -24,3 +24,11 @@ type Pool struct {
 
 // Shared reports whether other nodes work on the pool as well.
 func (p Pool) Shared() bool { return disk.IsShared(p.Disk) }
+
+// syncMoved makes a move durable, the new name before the old one is gone.
+func syncMoved(d disk.FS, to, from string) error {
+	if disk.Journaled(d) { // which has both at once
+		return d.Sync(to)
+	}
+	return disk.SyncAll(d, to, from)
+}

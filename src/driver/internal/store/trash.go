@@ -40,8 +40,8 @@ type TrashEntry struct {
 // Discard moves a volume's data and then its record into the trash. An error leaves a state that recovery or a repeated
 // Discard completes.
 func (p Pool) Discard(r Record, now time.Time) error {
-	ordered := false
-	if r.QuotaID != 0 {
+	ordered := disk.Journaled(p.Disk)
+	if !ordered && r.QuotaID != 0 {
 		state, err := p.Limits.Check(r.ID, r.QuotaID)
 		ordered = err == nil && state.Ordered
 	}
@@ -49,7 +49,7 @@ func (p Pool) Discard(r Record, now time.Time) error {
 }
 
 // discard makes a new entry and moves the directory of a name and the record there. Destinations are synced before
-// sources, so that a crash can never forget both; where the data is ordered (quota.State), only at the end.
+// sources, so that a crash can never forget both; where the filesystem keeps that order, only at the end.
 func discard(d disk.FS, r Record, name string, ordered bool, now time.Time) error {
 	between := disk.SyncAll
 	if ordered {
@@ -177,7 +177,7 @@ func moveRecord(d disk.FS, entry, id string) error {
 	if err := d.Rename(Path(id), path.Join(entry, RecordName)); err != nil {
 		return fmt.Errorf("move the record of volume %s into the trash: %w", id, err)
 	}
-	return disk.SyncAll(d, entry, disk.VolumesDir)
+	return syncMoved(d, entry, disk.VolumesDir)
 }
 
 // BeginPurge makes an entry's data one that is being purged, durably, so that none is brought back of which a part is

@@ -20,6 +20,8 @@ type raw struct {
 	volumes int
 	// counted makes subvolumes with a limit each instead of directories.
 	counted bool
+	// ordered filesystems keep the order of steps by themselves.
+	ordered bool
 	count   uint64
 	made    []string // by create, not yet removed
 
@@ -36,7 +38,12 @@ func newRaw(dir string, volumes int, counted bool) (*raw, error) {
 	if err != nil {
 		return nil, fmt.Errorf("prepare the baselines: %w", err)
 	}
-	return &raw{dir: dir, volumes: volumes, counted: counted, staging: staging}, nil
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(int(staging.Fd()), &st); err != nil {
+		return nil, fmt.Errorf("see what filesystem %s is on: %w", dir, err)
+	}
+	ordered := counted || st.Type == unix.XFS_SUPER_MAGIC || st.Type == unix.EXT4_SUPER_MAGIC
+	return &raw{dir: dir, volumes: volumes, counted: counted, ordered: ordered, staging: staging}, nil
 }
 
 // Close ends the use of the disk.
@@ -87,8 +94,8 @@ func (r *raw) mkdir() error {
 }
 
 // create is the order of docs/development/on-disk.md without anything else: the record's content, a directory in
-// staging, the record's name, the directory into place, and every step durable before the next. Six fsyncs, of which
-// a journal combines some. btrfs keeps the order by itself, so two are enough there.
+// staging, the record's name, the directory into place, and every step durable before the next. Six fsyncs, or two
+// where the filesystem keeps the order by itself.
 func (r *raw) create() error {
 	name := "c" + strconv.Itoa(int(r.count))
 	staged, record := r.path("staging", name), r.path("records", name)
@@ -114,19 +121,26 @@ func (r *raw) create() error {
 		return err
 	}
 	r.made = append(r.made, name)
-	return fsync(filepath.Join(r.dir, "data"), filepath.Dir(staged))
+	return r.last(filepath.Join(r.dir, "data"), filepath.Dir(staged))
 }
 
 // between makes a step durable before the next one is taken, where the filesystem might turn them round.
 func (r *raw) between(paths ...string) error {
-	if r.counted {
+	if r.ordered {
 		return nil
 	}
 	return fsync(paths...)
 }
 
-// trash is the order of a delete: an entry in the trash, the data into it, then the record. A
-// subvolume keeps it by itself.
+// last makes the last step durable: where something was moved to, and unless the filesystem keeps the order, from.
+func (r *raw) last(to, from string) error {
+	if r.ordered {
+		return fsync(to)
+	}
+	return fsync(to, from)
+}
+
+// trash is the order of a delete: an entry in the trash, the data into it, then the record.
 func (r *raw) trash() error {
 	name := r.made[0]
 	r.made = r.made[1:]
@@ -146,7 +160,7 @@ func (r *raw) trash() error {
 	if err := os.Rename(r.path("records", name), filepath.Join(entry, "record")); err != nil {
 		return err
 	}
-	return fsync(entry, filepath.Join(r.dir, "records"))
+	return r.last(entry, filepath.Join(r.dir, "records"))
 }
 
 // bind mounts the newest directory elsewhere and unmounts it again.
