@@ -5,11 +5,8 @@ import (
 	"io/fs"
 	"path"
 	"strings"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/ioctl"
 )
 
 // CreateFile makes a file that a crash leaves whole or not at all: temporary file, fsync, rename, fsync of the
@@ -81,8 +78,9 @@ func SyncAll(d FS, dirs ...string) error {
 	return nil
 }
 
-// Journaled reports whether the filesystem writes all changes of names in the order in which they are made, whoever
-// syncs what, and with a directory that is synced all that was done before: XFS does, and ext4 with a journal.
+// Journaled reports whether the filesystem writes changes of names in the order in which they are made, whoever syncs
+// what, and whether the sync of a directory writes all changes that came before its own. XFS does so, and ext4 with a
+// journal.
 func Journaled(d Opener) bool {
 	top, err := d.Open(".")
 	if err != nil {
@@ -97,14 +95,14 @@ func Journaled(d Opener) bool {
 	case unix.XFS_SUPER_MAGIC:
 		return true
 	case unix.EXT4_SUPER_MAGIC: // and ext2, which has no journal
-		only := checkpointDryRun
-		return ioctl.Do(top.File, "find the journal of", checkpointExt4, &only) == nil
+		return unix.IoctlSetPointerInt(int(top.File.Fd()), checkpointExt4, checkpointDryRun) == nil
 	}
 	return false
 }
 
-// checkpointExt4 is EXT4_IOC_CHECKPOINT (Linux 5.14, uapi/linux/ext4.h), and fails with ENODEV where there is no
-// journal; checkpointDryRun is its flag to do nothing else.
-var checkpointExt4 = ioctl.W('f', 43, unsafe.Sizeof(uint32(0)))
-
-const checkpointDryRun uint32 = 4
+// EXT4_IOC_CHECKPOINT (Linux 5.14, uapi/linux/ext4.h) fails with ENODEV where there is no journal; by its flag it does
+// nothing else.
+const (
+	checkpointExt4   = 0x4004662b
+	checkpointDryRun = 4
+)
