@@ -178,19 +178,6 @@ func finish(ctx context.Context, o *pool.Open, s store.Survey, is, asked store.R
 	return repeat(o, is, asked)
 }
 
-// goOn goes on with a copy that an earlier request has begun.
-func (how maker) goOn(ctx context.Context, o *pool.Open, is, asked store.Record) (Volume, error) {
-	if err := differs(is, asked); err != nil {
-		return Volume{}, err
-	}
-	is, err := how.again(ctx, o, is, asked)
-	if err != nil {
-		return Volume{}, fmt.Errorf("create %s in pool %s: %w", asked.ID, o.Name, err)
-	}
-	is.Pool = o.Name
-	return answer(o, is), nil
-}
-
 // size is one in bytes, compared as such and shown as people say it.
 type size int64
 

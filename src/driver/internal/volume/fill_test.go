@@ -286,6 +286,25 @@ func TestDeleteOfACopyThatIsMade(t *testing.T) {
 	hasFiles(t, n.path("pvc-2"), 'a')
 }
 
+// TestAbandonIsInterrupted after it has marked the copy: it is asked for again, and is one of its class.
+func TestAbandonIsInterrupted(t *testing.T) {
+	root, n, g := halfRestored(t)
+	go g.pass()
+	n.Wait() // as a driver that ends
+	d := n.open(t)
+	r, err := store.Read(d, "pvc-2")
+	must(t, err)
+	before := r.OnDelete
+	r.OnDelete = store.Purge
+	must(t, store.Replace(d, r), d.Close())
+	n = startAt(t, root)
+	must(t, restoring(n)(t.Context()))
+	hasFiles(t, n.path("pvc-2"), 'a')
+	if now := n.records(t)["pvc-2"].OnDelete; now != before || before == store.Purge {
+		t.Errorf("onDelete is %s, was %s", now, before)
+	}
+}
+
 // TestCopyThatIsTooLarge is refused, is not tried again, and leaves nothing.
 func TestCopyThatIsTooLarge(t *testing.T) {
 	n := withFiles(t, t.TempDir())

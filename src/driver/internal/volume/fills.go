@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/transfer"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
@@ -164,4 +165,25 @@ func (m *Manager) writableAt(id string) (at string, err error) {
 		}
 	}
 	return "", nil
+}
+
+// goOn goes on with a copy that an earlier request has begun.
+func (how maker) goOn(ctx context.Context, o *pool.Open, is, asked store.Record) (Volume, error) {
+	interrupted := is.OnDelete == store.Purge && asked.OnDelete != store.Purge // an Abandon, by a crash
+	if interrupted {
+		is.OnDelete = asked.OnDelete
+	}
+	err := differs(is, asked)
+	if err == nil && interrupted {
+		err = store.Replace(o.Disk, is)
+	}
+	if err != nil {
+		return Volume{}, err
+	}
+	is, err = how.again(ctx, o, is, asked)
+	if err != nil {
+		return Volume{}, fmt.Errorf("create %s in pool %s: %w", asked.ID, o.Name, err)
+	}
+	is.Pool = o.Name
+	return answer(o, is), nil
 }
