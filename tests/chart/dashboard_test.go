@@ -2,6 +2,7 @@ package chart
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -84,10 +85,11 @@ func TestDashboardAsksForWhatThereIs(t *testing.T) {
 	known := documented(t)
 	for _, name := range []string{ // of the kubelet, and of kube-state-metrics
 		"kubelet_volume_stats_used_bytes", "kubelet_volume_stats_capacity_bytes", "kube_persistentvolumeclaim_info",
+		"kube_persistentvolume_info",
 	} {
 		known[name] = true
 	}
-	metric := regexp.MustCompile(`\b(kubevirt_|kube_|kubelet_)?(hpp|grpc_server|volume|persistentvolumeclaim)_\w+`)
+	metric := regexp.MustCompile(`\b(kubevirt_|kube_|kubelet_)?(hpp|grpc_server|volume|persistentvolume(claim)?)_\w+`)
 	var rules []monitoringv1.Rule
 	for _, query := range queries(t) {
 		names := metric.FindAllString(query, -1)
@@ -123,6 +125,44 @@ func TestDashboardAsksForWhatThereIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	promtool(t, dir, "check", "rules", "panels.yaml")
+}
+
+// TestFullestVolumesAreOurs: of two volumes in one class, the panel shows that of this driver, under a name of its own.
+func TestFullestVolumesAreOurs(t *testing.T) {
+	t.Parallel()
+	const series = `{series: '%s', values: '%d'}`
+	claim := func(name, csi string, used int) string {
+		of := fmt.Sprintf(`{namespace="shop", persistentvolumeclaim=%q`, name)
+		return strings.Join([]string{
+			fmt.Sprintf(series, "kubelet_volume_stats_used_bytes"+of+"}", used),
+			fmt.Sprintf(series, "kubelet_volume_stats_capacity_bytes"+of+"}", 100),
+			fmt.Sprintf(series, "kube_persistentvolumeclaim_info"+of+`, volumename="pv-`+name+`"}`, 1),
+			fmt.Sprintf(series, `kube_persistentvolume_info{persistentvolume="pv-`+name+`", csi_driver="`+csi+`"}`, 1),
+		}, ", ")
+	}
+	_, board := boards(t, helmcli.Values{Set: map[string]string{
+		"monitoring.dashboard.enabled": "true", "driver.name": "disks.example.com",
+	}})
+	var query string
+	for _, panel := range board.Panels {
+		for _, target := range panel.Targets {
+			if strings.Contains(target.Expr, "topk(20") {
+				query = strings.ReplaceAll(target.Expr, "$class", ".*")
+			}
+		}
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "fullest.yaml"), fmt.Appendf(nil, `
+tests:
+  - interval: 1m
+    input_series: [%s, %s]
+    promql_expr_test:
+      - expr: %q
+        exp_samples: [{labels: '{namespace="shop", persistentvolumeclaim="ours"}', value: 0.5}]
+`, claim("ours", "disks.example.com", 50), claim("theirs", "ebs.csi.aws.com", 90), query), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	promtool(t, dir, "test", "rules", "fullest.yaml")
 }
 
 // TestDashboard: where the sidecar looks, also beside an operator, and each panel with a number and a title of its own.
