@@ -22,3 +22,18 @@ func TestALaneGoesOnAfterAFailure(t *testing.T) {
 		t.Errorf("targets.txt has\n%s", targets)
 	}
 }
+
+// TestEachNightlyTargetHasAJob, which runs as much of it.
+func TestEachNightlyTargetHasAJob(t *testing.T) {
+	lanes := regexp.MustCompile(`(?m)^test-nightly: deps.*\n\t@\$\(call lanes,(.*)\)$`).
+		FindStringSubmatch(read(t, root+"/Makefile"))
+	if lanes == nil {
+		t.Fatal("the Makefile does not say which targets test-nightly runs")
+	}
+	nightly := read(t, root+"/.github/workflows/nightly.yaml")
+	for _, target := range regexp.MustCompile(`[ ,]`).Split(lanes[1], -1) {
+		if !regexp.MustCompile(`(?m)^ +- run: .*make ` + target + `( .*)?$`).MatchString(nightly) {
+			t.Errorf("nightly.yaml has no job that runs make %s", target)
+		}
+	}
+}
