@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,7 +28,7 @@ const (
 	// serviceCA is the ConfigMap that OpenShift's service CA fills in, and its key.
 	serviceCA    = fullName + "-controller-service-ca"
 	serviceCAKey = "service-ca.crt"
-	ownSecret    = "e2e-tunnel-certificate"
+	ownSecret    = "hpp-controller" // as docs/how-to/certificates.md has it
 )
 
 func TestControllerCertificates(t *testing.T) {
@@ -48,24 +47,37 @@ func TestControllerCertificates(t *testing.T) {
 				return now != "" && now != old, now
 			})
 			s.trusts(controllerCA, "ca.crt", authority)
+			var trusted corev1.ConfigMap
+			s.must(s.api.Get(s.ctx, controllerCA, namespace, &trusted))
+			if strings.Contains(trusted.Data["ca.crt"], old) {
+				s.t.Error("the nodes still trust the authority from before")
+			}
 			s.serves("self-managed")
 		}},
 		step{"ExistingSecret", func(s *scene) {
-			s.writeCertificate(ownSecret)
+			const folder = "/run/e2e-certificate/"
+			node, made := s.cluster.Name()+"-control-plane", s.makeCertificate() // where kubectl runs
+			for name, content := range made {
+				s.onNode(node, "mkdir -p "+folder+"; cat > "+folder+name+" <<'EOF'\n"+string(content)+"EOF")
+			}
 			s.whenDone(func(ctx context.Context) error {
 				_, err := s.cluster.Kubectl(ctx, nil, "delete", "secret", ownSecret, "--namespace", namespace)
 				return err
 			})
-			s.certificatesFrom("existingSecret", map[string]any{"existingSecret": ownSecret})
-			s.trusts(controllerCA, "ca.crt", s.authorityOf(ownSecret))
+			s.typed("how-to/certificates.md", "create secret", "--from-file=", "--from-file="+folder)
+			s.trusts(controllerCA, "ca.crt", func() string { return string(made["ca.crt"]) })
 			s.serves("existing")
 		}},
 		// The test is its service CA. It comes before cert-manager, which would make the Secret again.
 		step{"OpenShift", func(s *scene) {
-			authority := s.writeCertificate(controllerSecret)
+			signed := s.makeCertificate()
+			s.create(&corev1.Secret{
+				ObjectMeta: metav1.ObjectMeta{Name: controllerSecret, Namespace: namespace},
+				Type:       corev1.SecretTypeTLS, Data: signed,
+			})
 			injected := make(chan error, 1)
-			go func() { injected <- s.inject(authority) }()
-			s.certificatesFrom("openshift", nil)
+			go func() { injected <- s.inject(string(signed["ca.crt"])) }()
+			s.certificatesFrom("openshift")
 			s.must(<-injected)
 			var service corev1.Service
 			s.must(s.api.Get(s.ctx, controllerService, namespace, &service))
@@ -77,7 +89,7 @@ func TestControllerCertificates(t *testing.T) {
 			s.serves("openshift")
 		}},
 		step{"CertManager", func(s *scene) {
-			s.certificatesFrom("cert-manager", nil)
+			s.certificatesFrom("cert-manager")
 			s.trusts(controllerCA, "ca.crt", s.authorityOf(controllerSecret))
 			s.serves("cert-manager")
 		}},
@@ -90,11 +102,9 @@ func TestControllerCertificates(t *testing.T) {
 }
 
 // certificatesFrom changes the mode of the certificate, which replaces the controller's pod.
-func (s *scene) certificatesFrom(mode string, more map[string]any) {
+func (s *scene) certificatesFrom(mode string) {
 	s.t.Helper()
-	controller := map[string]any{"certificates": mode}
-	maps.Copy(controller, more)
-	s.must(s.install(s.ctx, s.valuesWith(controller)))
+	s.must(s.install(s.ctx, s.valuesWith(map[string]any{"certificates": mode})))
 }
 
 // serves waits until all nodes are connected to a controller that serves.
@@ -135,9 +145,9 @@ func (s *scene) authorityOf(secret string) func() string {
 	}
 }
 
-// writeCertificate makes a Secret with a certificate for the controller's Service, of an authority made for it, and
-// returns that.
-func (s *scene) writeCertificate(name string) (authority string) {
+// makeCertificate makes a certificate for the controller's Service, of an authority made for it, in files as a Secret
+// has them.
+func (s *scene) makeCertificate() map[string][]byte {
 	s.t.Helper()
 	chain, key, err := cert.GenerateSelfSignedCertKey(controllerService+"."+namespace+".svc", nil, nil)
 	s.must(err)
@@ -146,12 +156,7 @@ func (s *scene) writeCertificate(name string) (authority string) {
 	if !found || !strings.Contains(authority, end) {
 		s.t.Fatalf("want a certificate and its authority:\n%s", chain)
 	}
-	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}, Type: corev1.SecretTypeTLS,
-		Data: map[string][]byte{"tls.crt": []byte(leaf + end), "tls.key": key, "ca.crt": []byte(authority)},
-	}
-	s.create(secret)
-	return authority
+	return map[string][]byte{"tls.crt": []byte(leaf + end), "tls.key": key, "ca.crt": []byte(authority)}
 }
 
 // inject writes an authority into the ConfigMap as soon as it is there, as OpenShift's service CA does.

@@ -28,6 +28,7 @@ const (
 	poolDiskB    = "disk-b"
 	poolAway     = "away"   // of TestNodesWorkWithoutAController, and first used there
 	poolShared   = "shared" // of TestSharedPool's release
+	poolTaken    = "taken"  // of TestSharedPoolTakenAndReplaced's
 )
 
 // chartFolder is the chart in the repository.

@@ -43,6 +43,7 @@ func TestEnforcedSize(t *testing.T) {
 			s.volumeStat(first, "full", "used_bytes",
 				func(n float64) bool { return n > 100*mebibyte && n <= 128*mebibyte })
 			s.deletePod("reader")
+			s.typed("how-to/replace-a-disk.md", "kubectl hpp enforce", "ssd", poolEnforced, "NODE", first)
 		}},
 		step{"WhatWouldOversellGoesToTheOtherNode", func(s *scene) {
 			s.create(s.claim("large", class, "512Mi"))

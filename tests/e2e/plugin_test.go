@@ -99,12 +99,20 @@ func TestPlugin(t *testing.T) {
 		step{"ItLooksAtAllOfIt", func(s *scene) {
 			const page = "how-to/troubleshoot.md"
 			report := filepath.Join(s.t.TempDir(), "report.html")
+			const troubled = " || [ $? = 3 ]" // other features take pools away meanwhile
+			names := []string{
+				"CLAIM", "data", "NAMESPACE", s.namespace, "report.html", report,
+				"kubectl hpp doctor", "kubectl hpp doctor" + troubled,
+				"explain node NODE", "explain node " + node + troubled,
+			}
 			for text, want := range map[string]string{
-				"explain pvc CLAIM":  "Bound and well",
-				"kubectl hpp status": imageTag + ", in namespace " + namespace,
-				"kubectl hpp report": report,
+				"explain pvc CLAIM":        "Bound and well",
+				"kubectl hpp status":       imageTag + ", in namespace " + namespace,
+				"kubectl hpp doctor":       node,
+				"kubectl hpp report":       report,
+				"kubectl hpp explain node": "pool " + poolLocal,
 			} {
-				got := s.typedLine(page, text, "CLAIM", "data", "NAMESPACE", s.namespace, "report.html", report)
+				got := s.typedLine(page, text, names...)
 				if !strings.Contains(got, want) {
 					s.t.Errorf("%s: no %q:\n%s", text, want, got)
 				}

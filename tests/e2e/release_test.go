@@ -44,15 +44,21 @@ func (s *suite) upgrade(ctx context.Context, chart string, values map[string]any
 	if now, err := s.installed(ctx); err != nil || now == description {
 		return err
 	}
-	file := filepath.Join(s.artifacts, "values.yaml")
-	if err := os.MkdirAll(s.artifacts, 0o755); err != nil {
-		return err
-	}
-	if err := os.WriteFile(file, text, 0o644); err != nil {
+	file, err := s.valuesFile(text)
+	if err != nil {
 		return err
 	}
 	return s.runHelm(ctx, "upgrade", "--install", release, chart, "--create-namespace", "--values", file,
 		"--description", description, "--wait="+wait, "--timeout", "5m")
+}
+
+// valuesFile writes values to where whoever looks at a failed run finds them.
+func (s *suite) valuesFile(text []byte) (file string, err error) {
+	if err := os.MkdirAll(s.artifacts, 0o755); err != nil {
+		return "", err
+	}
+	file = filepath.Join(s.artifacts, "values.yaml")
+	return file, os.WriteFile(file, text, 0o644)
 }
 
 // describeRelease is what the description of a release says that is made of a chart and values.

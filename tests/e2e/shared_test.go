@@ -156,3 +156,54 @@ func (s *scene) sameCapacityEverywhere() {
 		return first > 0 && !slices.ContainsFunc(s.nodes, func(node string) bool { return all[node] != first }), ""
 	})
 }
+
+func TestSharedPoolTakenAndReplaced(t *testing.T) {
+	nightly(t)
+	const page = "how-to/shared-pool.md"
+	const otherCluster = "0f6c9b1e-0000-4000-8000-1b2c3d4e5f60" // as the page has it
+	node, path := world.workers[0], pathOf(poolTaken)
+	var sum, volume string
+	alone(t, "a shared pool of another cluster is taken, and a filesystem in the place of another made known",
+		step{"Used", func(s *scene) {
+			s.shareDisk("taken-pool", "256M", path)
+			s.whenDone(func(ctx context.Context) error { return s.install(ctx, s.values("info")) })
+			s.must(s.install(s.ctx, s.values("info", pool{Name: poolTaken, Path: path, Scope: "shared"})))
+			s.present(node, poolTaken)
+			s.create(writableByMany(s.claim("data", classOf(poolTaken), "64Mi")))
+			sum = firstWord(s.output(on(node, s.pod("writer", claimed("data"), writeData()...))))
+			volume = s.bound("data").Name
+		}},
+		step{"OfAnotherClusterItIsAbsent", func(s *scene) {
+			s.onNode(node, `sed -i 's/"owner": *"[^"]*"/"owner":"`+otherCluster+`"/' `+path+"/csi/.hpp/pool.json")
+			s.absent(node, poolTaken, "OtherCluster")
+		}},
+		step{"TakenItServesItsVolumes", func(s *scene) {
+			s.typed(page, "pool take", "nfs", poolTaken, "NODE", node+" --yes")
+			for _, node := range s.nodes {
+				s.present(node, poolTaken)
+			}
+			s.output(on(node, s.pod("reader", claimed("data"), checkData(sum)...)))
+		}},
+		step{"AnotherFilesystemIsRefused", func(s *scene) {
+			s.deletePod("writer")
+			s.deletePod("reader")
+			s.remove(s.claim("data", "", "0"))
+			s.gone(volume)
+			for _, node := range s.nodes {
+				s.unmountDisk(node, path)
+			}
+			s.shareDisk("replacing-pool", "256M", path)
+			s.absent(node, poolTaken, "MarkerMissing")
+		}},
+		step{"OnceTheOldOneIsForgottenItIsThePool", func(s *scene) {
+			s.typed(page, "pool forget", "nfs", poolTaken)
+			for _, node := range s.nodes {
+				s.present(node, poolTaken)
+			}
+			s.create(s.claim("new", classOf(poolTaken), "16Mi"))
+			s.output(on(s.workers[1], s.pod("new", claimed("new"), writeData()...)))
+			s.forget("new") // before its filesystem goes
+			s.restoreRelease(poolTaken)
+		}},
+	)
+}

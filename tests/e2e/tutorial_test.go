@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,7 +11,7 @@ import (
 	"testing"
 )
 
-// TestTutorial types what docs/tutorial/first-volume.md prints, once its cluster is there.
+// TestTutorial types what docs/tutorial/first-volume.md prints, once its cluster is there, and README's first volume.
 func TestTutorial(t *testing.T) {
 	parallel(t, "the tutorial's commands do what it says",
 		step{"AsPrinted", func(s *scene) {
@@ -33,6 +34,33 @@ func TestTutorial(t *testing.T) {
 			}
 			s.gone(volume)
 			s.vanishes(node, volumePath(poolLocal, volume))
+		}},
+		step{"FirstVolumeOfREADME", func(s *scene) {
+			s.typed("../README.md", "kubectl logs writer", "fast", classOf(poolLocal), "busybox", s.image("selftest"),
+				"command: [sh, -c, \"date >> /data/dates; cat /data/dates; sleep infinity\"]",
+				"args: [append-loop, /data/lines]")
+			pv := s.bound("data")
+			s.existsOnlyOn(s.nodeOf(pv), volumePath(poolLocal, pv.Name)+"/lines")
+		}},
+	)
+}
+
+// TestEphemeralVolume applies the pod that docs/how-to/ephemeral-volumes.md prints.
+func TestEphemeralVolume(t *testing.T) {
+	parallel(t, "a generic ephemeral volume comes and goes with its pod",
+		step{"ComesWithThePod", func(s *scene) {
+			pod := strings.NewReplacer("busybox", s.image("selftest"),
+				`command: [sh, -c, "dd if=/dev/zero of=/scratch/file bs=1M count=100 && sleep 600"]`,
+				"args: [append-loop, /scratch/lines]").Replace(s.fenced("how-to/ephemeral-volumes.md", "yaml")[0])
+			s.bash("kubectl apply -f - <<EOF\n" + pod + "EOF\n")
+			s.running("build")
+		}},
+		step{"GoesWithIt", func(s *scene) {
+			pv := s.bound("build-scratch")
+			s.existsOnlyOn(s.nodeOf(pv), volumePath(poolLocal, pv.Name)+"/lines")
+			s.deletePod("build")
+			s.gone(pv.Name)
+			s.vanishes(s.nodeOf(pv), volumePath(poolLocal, pv.Name))
 		}},
 	)
 }
@@ -80,10 +108,16 @@ func (s *scene) typedOf(commands []string, page, text string, names []string) st
 // bash runs commands as a user would who is in the feature's namespace, and returns what they print.
 func (s *scene) bash(commands string) string {
 	s.t.Helper()
-	kubectl := `kubectl() { case $1 in hpp) shift; ` + s.pluginFile + " " + strings.Join(s.pluginFlags(), " ") +
-		` "$@";; *) docker exec -i ` + s.cluster.Name() + "-control-plane kubectl --kubeconfig " +
-		"/etc/kubernetes/admin.conf --namespace " + s.namespace + ` "$@";; esac; }`
-	command := exec.CommandContext(s.ctx, "bash", "-euo", "pipefail", "-c", kubectl+"\n"+commands)
+	functions := fmt.Sprintf(`helm() { KUBECONFIG=%s %s "$@"; }
+kubectl() {
+	case $1 in
+	hpp) shift; %s %s "$@" ;;
+	*) docker exec -i %s-control-plane kubectl --kubeconfig /etc/kubernetes/admin.conf --namespace %s "$@" ;;
+	esac
+}
+`, s.cluster.Kubeconfig(), s.helm, s.pluginFile, strings.Join(s.pluginFlags(), " "), s.cluster.Name(), s.namespace)
+	command := exec.CommandContext(s.ctx, "bash", "-euo", "pipefail", "-c", functions+commands)
+	command.Dir = s.root
 	out, err := command.CombinedOutput()
 	s.t.Logf("$ %s%s", commands, out)
 	s.must(err)

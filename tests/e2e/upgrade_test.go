@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -68,7 +69,7 @@ func TestUpgradeAndReinstall(t *testing.T) {
 			for _, n := range s.nodes {
 				before[n] = s.driverPod(n)
 			}
-			s.must(s.install(s.ctx, s.values("debug", extra)))
+			s.typed("how-to/upgrade.md", "helm upgrade", "values.yaml", s.written(s.values("debug", extra))+" --wait")
 			for _, n := range s.nodes {
 				if now := s.driverPod(n); now.UID == before[n].UID {
 					s.t.Errorf("the driver's pod on %s was not replaced: it does not have the new pools", n)
@@ -86,7 +87,7 @@ func TestUpgradeAndReinstall(t *testing.T) {
 			s.deletePod("taken")
 		}},
 		step{"Uninstall", func(s *scene) {
-			s.must(s.uninstall(s.ctx))
+			s.typed("how-to/uninstall.md", "helm uninstall")
 			s.noPodsOf(nodeComponent)
 			s.noPodsOf(controllerComponent)
 			s.grows(node, volumePath(poolLocal, volume)+"/lines")
@@ -130,5 +131,31 @@ func TestUpgradeAndReinstall(t *testing.T) {
 				s.t.Errorf("driver status shows a pool that was forgotten: %s", status)
 			}
 		}},
+		step{"UninstalledAsThePageSaysNothingIsLeft", func(s *scene) {
+			s.typed("how-to/uninstall.md", "helm uninstall")
+			s.noPodsOf(nodeComponent)
+			s.noPodsOf(controllerComponent)
+			s.typed("how-to/uninstall.md", "delete --ignore-not-found")
+			const kinds = "configmaps,secrets,leases,serviceaccounts,roles,rolebindings,services"
+			if left := s.kubectl("get", kinds, "--namespace", namespace, "--output", "name"); left !=
+				"configmap/kube-root-ca.crt\nserviceaccount/default" {
+				s.t.Errorf("the namespace still has\n%s", left)
+			}
+			const everywhere = "storageclasses,csidrivers,clusterroles,clusterrolebindings," +
+				"validatingadmissionpolicies,customresourcedefinitions"
+			if left := s.kubectl("get", everywhere, "--output", "name"); strings.Contains(left, "hostpath") {
+				s.t.Errorf("the cluster still has\n%s", left)
+			}
+		}},
 	)
+}
+
+// written are values in a file.
+func (s *scene) written(values map[string]any) (file string) {
+	s.t.Helper()
+	text, err := json.Marshal(values) // JSON is YAML
+	s.must(err)
+	file, err = s.valuesFile(text)
+	s.must(err)
+	return file
 }

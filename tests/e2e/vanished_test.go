@@ -46,6 +46,10 @@ func TestNodeIsLost(t *testing.T) {
 		}},
 		step{"ClaimMadeAfterNotReadyGoesElsewhere", func(s *scene) { lost.notReady(s) }},
 		step{"ItsVolumesCannotBeDeletedYet", func(s *scene) {
+			given := s.typedLine("how-to/lose-a-node.md", "node release NODE    ", "NODE", lost.name)
+			if !containsAll(given, []string{lost.used, lost.kept}) {
+				s.t.Errorf("releasing the node would not give up %s and %s:\n%s", lost.used, lost.kept, given)
+			}
 			s.remove(s.claim("kept", "", "0"))
 			s.remove(s.claim("used", "", "0"))
 			s.remove(s.pod("user", corev1.VolumeSource{}))
