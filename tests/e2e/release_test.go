@@ -33,7 +33,7 @@ func (s *suite) installChart(ctx context.Context, chart string, values map[strin
 // upgrade calls Helm with one of its strategies of waiting, but not where the release has been made of both chart and
 // values already.
 func (s *suite) upgrade(ctx context.Context, chart string, values map[string]any, wait string) error {
-	text, err := json.MarshalIndent(values, "", "  ") // JSON is YAML
+	file, text, err := s.valuesFile(values)
 	if err != nil {
 		return err
 	}
@@ -44,21 +44,21 @@ func (s *suite) upgrade(ctx context.Context, chart string, values map[string]any
 	if now, err := s.installed(ctx); err != nil || now == description {
 		return err
 	}
-	file, err := s.valuesFile(text)
-	if err != nil {
-		return err
-	}
 	return s.runHelm(ctx, "upgrade", "--install", release, chart, "--create-namespace", "--values", file,
 		"--description", description, "--wait="+wait, "--timeout", "5m")
 }
 
 // valuesFile writes values to where whoever looks at a failed run finds them.
-func (s *suite) valuesFile(text []byte) (file string, err error) {
-	if err := os.MkdirAll(s.artifacts, 0o755); err != nil {
-		return "", err
-	}
+func (s *suite) valuesFile(values map[string]any) (file string, text []byte, err error) {
 	file = filepath.Join(s.artifacts, "values.yaml")
-	return file, os.WriteFile(file, text, 0o644)
+	text, err = json.MarshalIndent(values, "", "  ") // JSON is YAML
+	if err == nil {
+		err = os.MkdirAll(s.artifacts, 0o755)
+	}
+	if err == nil {
+		err = os.WriteFile(file, text, 0o644)
+	}
+	return file, text, err
 }
 
 // describeRelease is what the description of a release says that is made of a chart and values.

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -69,7 +68,9 @@ func TestUpgradeAndReinstall(t *testing.T) {
 			for _, n := range s.nodes {
 				before[n] = s.driverPod(n)
 			}
-			s.typed("how-to/upgrade.md", "helm upgrade", "values.yaml", s.written(s.values("debug", extra))+" --wait")
+			file, _, err := s.valuesFile(s.values("debug", extra))
+			s.must(err)
+			s.typed("how-to/upgrade.md", "helm upgrade", "values.yaml", file+" --wait")
 			for _, n := range s.nodes {
 				if now := s.driverPod(n); now.UID == before[n].UID {
 					s.t.Errorf("the driver's pod on %s was not replaced: it does not have the new pools", n)
@@ -148,14 +149,4 @@ func TestUpgradeAndReinstall(t *testing.T) {
 			}
 		}},
 	)
-}
-
-// written are values in a file.
-func (s *scene) written(values map[string]any) (file string) {
-	s.t.Helper()
-	text, err := json.Marshal(values) // JSON is YAML
-	s.must(err)
-	file, err = s.valuesFile(text)
-	s.must(err)
-	return file
 }

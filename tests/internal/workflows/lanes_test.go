@@ -23,10 +23,10 @@ func TestALaneGoesOnAfterAFailure(t *testing.T) {
 	}
 }
 
-// TestEachNightlyTargetHasAJob, which runs as much of it.
+// TestEachNightlyTargetHasAJob, which runs as much of it as make test-nightly does.
 func TestEachNightlyTargetHasAJob(t *testing.T) {
-	lanes := regexp.MustCompile(`(?m)^test-nightly: deps.*\n\t@\$\(call lanes,(.*)\)$`).
-		FindStringSubmatch(read(t, root+"/Makefile"))
+	makefile := read(t, root+"/Makefile")
+	lanes := regexp.MustCompile(`(?m)^test-nightly: deps.*\n\t@\$\(call lanes,(.*)\)$`).FindStringSubmatch(makefile)
 	if lanes == nil {
 		t.Fatal("the Makefile does not say which targets test-nightly runs")
 	}
@@ -34,6 +34,15 @@ func TestEachNightlyTargetHasAJob(t *testing.T) {
 	for _, target := range regexp.MustCompile(`[ ,]`).Split(lanes[1], -1) {
 		if !regexp.MustCompile(`(?m)^ +- run: .*make ` + target + `( .*)?$`).MatchString(nightly) {
 			t.Errorf("nightly.yaml has no job that runs make %s", target)
+		}
+	}
+	exports := regexp.MustCompile(`(?m)^test-nightly: export (\w+) := (\S+)$`).FindAllStringSubmatch(makefile, -1)
+	if len(exports) == 0 {
+		t.Error("the Makefile exports nothing for test-nightly")
+	}
+	for _, export := range exports {
+		if !regexp.MustCompile(`\b` + export[1] + `(: |=)` + export[2] + `\b`).MatchString(nightly) {
+			t.Errorf("nightly.yaml has no job with %s=%s", export[1], export[2])
 		}
 	}
 }
