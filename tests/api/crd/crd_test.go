@@ -115,6 +115,7 @@ func status(t *testing.T, s *harness.Server) {
 		{Type: v1beta1.Available, Status: metav1.ConditionTrue, Reason: "A", LastTransitionTime: metav1.Now()},
 		{Type: v1beta1.Progressing, Status: metav1.ConditionFalse, Reason: "B", LastTransitionTime: metav1.Now()},
 		{Type: v1beta1.Degraded, Status: metav1.ConditionUnknown, Reason: "C", LastTransitionTime: metav1.Now()},
+		{Type: v1beta1.NotServed, Status: metav1.ConditionTrue, Reason: "D", LastTransitionTime: metav1.Now()},
 	}
 	resource.Spec.ImagePullPolicy = "Never"
 	if err := s.Client.Status().Update(t.Context(), resource); err != nil {
@@ -128,7 +129,8 @@ func status(t *testing.T, s *harness.Server) {
 
 	table := strings.Split(strings.TrimSpace(kubectl(t, s, "get", "hpp")), "\n")
 	for i, want := range []string{
-		"NAME AVAILABLE PROGRESSING DEGRADED VERSION AGE", names.CustomResource + " True False Unknown 1.2.3 ",
+		"NAME AVAILABLE PROGRESSING DEGRADED NOTSERVED VERSION AGE",
+		names.CustomResource + " True False Unknown True 1.2.3 ",
 	} {
 		if got := strings.Join(strings.Fields(table[i]), " "); !strings.HasPrefix(got+" ", want) {
 			t.Errorf("kubectl get hpp, line %d: %q, want %q", i+1, got, want)
