@@ -23,6 +23,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging/loggingtest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/rpc"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/waittest"
 )
 
 // services answers with functions of the test; a call without one panics, as a bug would.
@@ -273,12 +274,10 @@ func TestStopLetsCallsEnd(t *testing.T) {
 	<-entered
 	stopped := make(chan error, 1)
 	go func() { stopped <- r.stop() }()
-	for { // the socket file goes first, the call under way stays
-		if _, err := os.Stat(r.socket); err != nil {
-			break
-		}
-		time.Sleep(time.Millisecond)
-	}
+	waittest.Until(t, "the socket file goes", func() bool { // first, and the call under way stays
+		_, err := os.Stat(r.socket)
+		return err != nil
+	})
 	close(leave)
 	if err := <-answer; err != nil {
 		t.Errorf("the call under way: %v", err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi/wire"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/waittest"
 )
 
 // slow is a node that enforces until it may go on, and with an inode limit until it is cancelled.
@@ -68,18 +69,16 @@ func work(ctx context.Context, client wire.AdminClient, id string) (all []nodeap
 // until asks for work until it is as a test wants it.
 func until(t *testing.T, client wire.AdminClient, id string, is func(nodeapi.Work) bool) nodeapi.Work {
 	t.Helper()
-	for range 10_000 {
+	var now nodeapi.Work
+	waittest.Until(t, "work "+id+" is so", func() bool {
 		all, err := work(t.Context(), client, id)
 		if err != nil || len(all) != 1 {
 			t.Fatalf("%v, %v", all, err)
 		}
-		if is(all[0]) {
-			return all[0]
-		}
-		time.Sleep(time.Millisecond)
-	}
-	t.Fatal("it does not become so")
-	return nodeapi.Work{}
+		now = all[0]
+		return is(now)
+	})
+	return now
 }
 
 func ended(w nodeapi.Work) bool { return !w.Ended.IsZero() }

@@ -14,6 +14,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/link"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/link/linktest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/waittest"
 )
 
 // TestANodeIsAway: within its grace nothing changes; after that claims go elsewhere, and its capacity is 0.
@@ -53,7 +54,7 @@ func TestANodeIsAway(t *testing.T) {
 		t.Errorf("back: capacity %d, %v", free, err)
 	}
 	stop()
-	linktest.Until(t, "it is away", func() bool { return r.Hub.Get("a") == nil })
+	waittest.Until(t, "it is away", func() bool { return r.Hub.Get("a") == nil })
 	away("it left")
 }
 
@@ -95,11 +96,11 @@ func TestCapacityThatIsNotKnown(t *testing.T) {
 		t.Fatal(err)
 	}
 	linktest.Run(t, end)
-	linktest.Until(t, "it is connected", func() bool { return r.Hub.Get("a") != nil })
+	waittest.Until(t, "it is connected", func() bool { return r.Hub.Get("a") != nil })
 	_, err = r.Capacity(t, "a")
 	csitest.WantCode(t, err, codes.Unavailable, "has not shown its pools yet")
 	close(a.show)
-	linktest.Until(t, "its room is known", func() bool {
+	waittest.Until(t, "its room is known", func() bool {
 		free, err := r.Capacity(t, "a")
 		return free == csitest.GiB && err == nil
 	})

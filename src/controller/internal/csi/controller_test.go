@@ -20,6 +20,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/csi/csitest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/link/linktest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/waittest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -283,7 +284,7 @@ func TestCodes(t *testing.T) {
 		"delete": func() error { return r.Remove(t, "v") },
 	}
 	for name, call := range calls {
-		linktest.Until(t, "the node is connected", func() bool { return r.Hub.Get("a") != nil })
+		waittest.Until(t, "the node is connected", func() bool { return r.Hub.Get("a") != nil })
 		a.Answers(func(ctx context.Context, _ string) error {
 			r.Hub.Get("a").Close(errors.New("cut"))
 			<-ctx.Done()
@@ -326,7 +327,7 @@ func TestARefusalIsNotAskedForAgainAtOnce(t *testing.T) {
 	r.Pass(time.Minute)
 	ask(codes.ResourceExhausted, "no inodes", "create pvc-1")
 	a.Show(nodeapi.PoolStatus{Name: "local", State: nodeapi.StatePresent})
-	linktest.Until(t, "the room of node a is gone", func() bool {
+	waittest.Until(t, "the room of node a is gone", func() bool {
 		return r.Hub.Get("a").Pool("local").Allocatable == 0
 	})
 	ask(codes.OK, "", "create pvc-1")
@@ -497,7 +498,7 @@ func TestOneClaimHasOneNode(t *testing.T) {
 	r.Claims["1"] = ""
 	show := func(n *csitest.Node, largest int64) {
 		n.Show(nodeapi.PoolStatus{Name: "local", Allocatable: largest})
-		linktest.Until(t, n.Name+" has shown its room", func() bool {
+		waittest.Until(t, n.Name+" has shown its room", func() bool {
 			pools, _ := r.Hub.Get(n.Name).Pools()
 			return pools[0].Allocatable == largest
 		})
@@ -582,7 +583,7 @@ func TestReady(t *testing.T) {
 	stop := r.Hub.Connect(t, &b.Node)
 	ready(true)
 	stop()
-	linktest.Until(t, "b is away", func() bool { return r.Hub.Get("b") == nil })
+	waittest.Until(t, "b is away", func() bool { return r.Hub.Get("b") == nil })
 	r.Pass(time.Minute)
 	ready(true)
 	late := r.Serve(t, a)

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	pb "github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
@@ -16,9 +15,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/csi/csitest"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/link/linktest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi/wire"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/waittest"
 )
 
 // relayed are a controller and two nodes: the pod of claim 1 is to run on a, and b has a snapshot.
@@ -105,7 +104,7 @@ func (r relayed) reconnectOlder(n *csitest.Node, stop func()) {
 func (r relayed) leaves(node string, stop func()) {
 	r.t.Helper()
 	stop()
-	linktest.Until(r.t, "node "+node+" is away", func() bool { return r.Hub.Get(node) == nil })
+	waittest.Until(r.t, "node "+node+" is away", func() bool { return r.Hub.Get(node) == nil })
 }
 
 // TestRestoreTo: where a volume is made of a snapshot that node b has.
@@ -277,9 +276,8 @@ func TestARelayEnds(t *testing.T) {
 				case call == "fill 1" && c.fills != nil:
 					return c.fills(ctx, r)
 				case call == "read 1" && c.reads != nil:
-					for len(r.a.Filled("pvc-1")) == 0 { // what is on its way would be lost
-						time.Sleep(time.Millisecond)
-					}
+					// What is on its way would be lost.
+					waittest.Until(t, "some has come", func() bool { return len(r.a.Filled("pvc-1")) > 0 })
 					return c.reads(ctx, r)
 				}
 				return nil
@@ -330,7 +328,7 @@ func (r relayed) halfway(ctx context.Context) (answered chan error, goOn func())
 	})
 	answered = make(chan error, 1)
 	go func() { _, err := r.Restore(ctx, "1", csitest.OfSnapshot(r.snapshot), ""); answered <- err }()
-	linktest.Until(r.t, "the first batch is written", func() bool { return len(r.a.Filled("pvc-1")) == 1 })
+	waittest.Until(r.t, "the first batch is written", func() bool { return len(r.a.Filled("pvc-1")) == 1 })
 	return answered, func() { close(wait) }
 }
 

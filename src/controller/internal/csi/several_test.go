@@ -10,9 +10,9 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/csi/csitest"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/link/linktest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/waittest"
 )
 
 // disks are pools for one class: nvme*.
@@ -132,7 +132,7 @@ func TestWhyClaimsOfSeveralPoolsWait(t *testing.T) {
 	})
 	r.Look(t)
 	var events []string
-	linktest.Until(t, "two are told", func() bool {
+	waittest.Until(t, "two are told", func() bool {
 		events = append(events, r.Told("")...)
 		return len(events) >= 2
 	})

@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/csi/csitest"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/link/linktest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/waittest"
 )
 
 // TestANodeWithAnotherFilesystemServesNothing: it remembers that one, and was not told yet.
@@ -66,7 +66,7 @@ func TestAPoolThatNobodyKnows(t *testing.T) {
 	})
 	csitest.WantCode(t, r.Remove(t, "pvc-1"), codes.Unavailable, "node a: pool nfs is not configured")
 	a.Show(nodeapi.PoolStatus{Name: "local", State: "absent"})
-	linktest.Until(t, "the node that has the pool is asked", func() bool { return r.Remove(t, "pvc-2") == nil })
+	waittest.Until(t, "the node that has the pool is asked", func() bool { return r.Remove(t, "pvc-2") == nil })
 }
 
 // TestSharedVolumes: any node that has the pool serves a call, the preferred one if it has, and the answer names none.
@@ -116,7 +116,7 @@ func TestSharedVolumes(t *testing.T) {
 	}
 	b.Shows("", 0, false)
 	c.Shows("", 0, false)
-	linktest.Until(t, "no node has the pool", func() bool {
+	waittest.Until(t, "no node has the pool", func() bool {
 		_, err := r.CreateVolume(t.Context(), &pb.CreateVolumeRequest{Name: "pvc-3"})
 		return err != nil
 	})
@@ -153,7 +153,7 @@ func TestASharedPoolThatLeftTheConfiguration(t *testing.T) {
 		r.PVs = []nodeapi.PersistentVolume{{Name: "pvc-1", Handle: "pvc-1", Pool: "nfs", Bytes: csitest.GiB}}
 	})
 	r.Look(t)
-	linktest.Until(t, "the nodes are told which filesystem it is", func() bool {
+	waittest.Until(t, "the nodes are told which filesystem it is", func() bool {
 		return a.ToldOfLocal().GetId() == "AAAA" && b.ToldOfLocal().GetOwner() == csitest.OurCluster &&
 			!b.ToldOfLocal().GetMake()
 	})
@@ -198,7 +198,7 @@ func TestANodesPoolThatLeftTheConfiguration(t *testing.T) {
 	})
 	r.Look(t)
 	a.Put(nodeapi.VolumeStatus{ID: "pvc-1", Pool: "old", Created: time.Unix(1, 0)})
-	linktest.Until(t, "it is seen", func() bool {
+	waittest.Until(t, "it is seen", func() bool {
 		all, err := r.Inventory.Volumes(t.Context())
 		return err == nil && len(all) == 2 && all[0].ID == "pvc-1" && all[0].State == ""
 	})
@@ -231,5 +231,5 @@ func TestADeleteOfASharedVolumeIsConfirmed(t *testing.T) {
 		t.Errorf("node a was asked for: %s", asked)
 	}
 	b.Shows("", 0, false)
-	linktest.Until(t, "the one that is left is believed", func() bool { return r.Remove(t, "pvc-1") == nil })
+	waittest.Until(t, "the one that is left is believed", func() bool { return r.Remove(t, "pvc-1") == nil })
 }

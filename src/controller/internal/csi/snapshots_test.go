@@ -15,6 +15,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/csi/csitest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/link/linktest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/waittest"
 )
 
 // TestSnapshot: it is made, listed and deleted on the node of its source, of which Kubernetes says where it is.
@@ -144,7 +145,7 @@ func TestSnapshotsInSharedPools(t *testing.T) {
 		csitest.WantCode(t, err, codes.InvalidArgument, "pool local is shared by nodes")
 	}
 	a.Shows("", 0, false)
-	linktest.Until(t, "no node has the pool", func() bool { return r.Hub.Get("a").Pool("local").ID == "" })
+	waittest.Until(t, "no node has the pool", func() bool { return r.Hub.Get("a").Pool("local").ID == "" })
 	refused()
 	if asked := a.Asked(); asked != "" {
 		t.Errorf("the node was asked for: %s", asked)
@@ -263,7 +264,7 @@ func TestSnapshotsOfANodeThatIsAway(t *testing.T) {
 	stop := r.Hub.Connect(t, &b.Node)
 	csitest.WantCode(t, r.RemoveSnapshot(t, at("b")), codes.OK, "")
 	stop()
-	linktest.Until(t, "node b is away", func() bool { return r.Hub.Get("b") == nil })
+	waittest.Until(t, "node b is away", func() bool { return r.Hub.Get("b") == nil })
 	all(codes.Unavailable, "node b is not connected", "b") // no Node object has its name, and it was there
 	if asked := b.Asked(); asked != "delete snapshot "+at("b") {
 		t.Errorf("node b was asked for: %s", asked)
@@ -315,7 +316,7 @@ func TestPagesOfSnapshots(t *testing.T) {
 		t.Fatalf("the next page is %q, %v", next, err)
 	}
 	stop()
-	linktest.Until(t, "node b is away", func() bool { return r.Hub.Get("b") == nil })
+	waittest.Until(t, "node b is away", func() bool { return r.Hub.Get("b") == nil })
 	ids, next, err := r.List(t, &pb.ListSnapshotsRequest{StartingToken: next})
 	if !slices.Equal(ids, want[7:]) || next != "" || err != nil {
 		t.Errorf("after a node left: %q, %q, %v", ids, next, err)

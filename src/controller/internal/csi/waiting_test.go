@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/csi/csitest"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/link/linktest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/waittest"
 )
 
 // TestWhyClaimsWait: their owners are told once, on which nodes the pool is missing and why.
@@ -36,7 +36,7 @@ func TestWhyClaimsWait(t *testing.T) {
 	told := func(want ...string) {
 		t.Helper()
 		var events []string
-		linktest.Until(t, strings.Join(want, ", "), func() bool {
+		waittest.Until(t, strings.Join(want, ", "), func() bool {
 			events = append(events, r.Told("")...)
 			return len(events) >= len(want)
 		})

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/csi/csitest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/link/linktest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/waittest"
 )
 
 // TestMissing: people hear of a node that is away for longer than its grace, once, and of its return.
@@ -22,7 +23,7 @@ func TestMissing(t *testing.T) {
 	r.Pass(time.Minute)
 	r.Set(func() { r.Syncing = false })
 	var events []string
-	linktest.Until(t, "the node is missed", func() bool { events = r.Told(""); return len(events) > 0 })
+	waittest.Until(t, "the node is missed", func() bool { events = r.Told(""); return len(events) > 0 })
 	if len(events) != 1 || !strings.HasPrefix(events[0], "Warning a NodeNotConnected: ") ||
 		!strings.Contains(events[0], "for 1m0s") {
 		t.Errorf("told was %q", events)
@@ -34,10 +35,10 @@ func TestMissing(t *testing.T) {
 		t.Errorf("connected are %v", got)
 	}
 	r.Hub.Connect(t, &a.Node)
-	linktest.Until(t, "it is back", func() bool { return len(r.Told("Normal a NodeConnected")) == 1 })
+	waittest.Until(t, "it is back", func() bool { return len(r.Told("Normal a NodeConnected")) == 1 })
 	r.Set(func() { r.NodeLists = 0 })
 	r.Pass(time.Hour)
-	linktest.Until(t, "nodes are looked at again", func() (done bool) {
+	waittest.Until(t, "nodes are looked at again", func() (done bool) {
 		r.Set(func() { done = r.NodeLists > 1 })
 		return done
 	})

@@ -26,6 +26,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/link/linktest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi/wire"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/waittest"
 )
 
 const local = "127.0.0.1:0"
@@ -101,7 +102,7 @@ func TestCalls(t *testing.T) {
 	if left := linktest.Samples(t, hub.Metrics, "hpp_controller_calls_total"); len(left) != 0 {
 		t.Errorf("left of a node that is gone: %v", left)
 	}
-	linktest.Until(t, "the pools are news", func() bool {
+	waittest.Until(t, "the pools are news", func() bool {
 		pools, _ := p.Pools()
 		return pools[0].Allocatable == 1<<39
 	})
@@ -255,7 +256,7 @@ func TestSilence(t *testing.T) {
 		}
 	}
 	linktest.Logged(t, hub.Log, "did not show who it is in time")
-	linktest.Until(t, "all three are counted", func() bool {
+	waittest.Until(t, "all three are counted", func() bool {
 		all := 0
 		for line := range strings.SplitSeq(hub.Log.String(), "\n") {
 			if _, after, ok := strings.Cut(line, " count="); ok {
@@ -329,7 +330,7 @@ func TestTheSecondConnectionReplacesTheFirst(t *testing.T) {
 	hub := fleettest.NewHub(t, local, nil)
 	stop := hub.Start(t)
 	first := dial(t, hub, impostor{session: say(hello("a", nil))})
-	linktest.Until(t, "the first is connected", func() bool { return hub.Get("a") != nil })
+	waittest.Until(t, "the first is connected", func() bool { return hub.Get("a") != nil })
 	old := hub.Get("a")
 	dial(t, hub, impostor{session: say(hello("a", nil)), found: true})
 	<-first
@@ -366,7 +367,7 @@ func TestWhatANodeShowsIsBounded(t *testing.T) {
 		return &wire.Update{Update: &wire.Update_Pools{Pools: &wire.Pools{Pools: all}}}
 	}
 	dial(t, hub, impostor{session: say(hello("a", nil), pools(30_000))})
-	linktest.Until(t, "its pools are shown", func() bool {
+	waittest.Until(t, "its pools are shown", func() bool {
 		p := hub.Get("a")
 		if p == nil {
 			return false
@@ -381,7 +382,7 @@ func TestWhatANodeShowsIsBounded(t *testing.T) {
 	}
 	news := &wire.Update{Update: &wire.Update_Pools{Pools: &wire.Pools{Pools: many}}}
 	dial(t, hub, impostor{session: say(hello("c", nil), news)})
-	linktest.Until(t, "some of its pools are shown", func() bool {
+	waittest.Until(t, "some of its pools are shown", func() bool {
 		p := hub.Get("c")
 		if p == nil {
 			return false
@@ -400,7 +401,7 @@ func TestTheListenerFails(t *testing.T) {
 	stop := hub.Start(t)
 	hub.Connect(t, &linktest.Node{Name: "a"})
 	hub.BreakListener()
-	linktest.Until(t, "the nodes are let go", func() bool { return hub.Get("a") == nil })
+	waittest.Until(t, "the nodes are let go", func() bool { return hub.Get("a") == nil })
 	if err := stop(); err == nil || !strings.Contains(err.Error(), "accept nodes") {
 		t.Errorf("got %v", err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/fleet/fleettest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/link/linktest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/waittest"
 )
 
 // gate passes bytes on between node and hub until it is shut; then both see a connection on which nothing comes.
@@ -104,7 +105,7 @@ func TestAHungNode(t *testing.T) {
 				wantCode(t, <-answers, codes.DeadlineExceeded, "")
 			}
 			if kind == "connection" { // its keepalive is not answered
-				linktest.Until(t, "it counts as not connected", func() bool { return hub.Get("hung") == nil })
+				waittest.Until(t, "it counts as not connected", func() bool { return hub.Get("hung") == nil })
 			}
 		})
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/link"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/link/linktest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/waittest"
 )
 
 // TestUntrusted: a node that cannot trust its controller says why, and connects once it can, without a restart.
@@ -89,7 +90,7 @@ func TestUntrusted(t *testing.T) {
 			linktest.Run(t, end)
 			linktest.Logged(t, &node.Log, c.want)
 			right.Store(true)
-			linktest.Until(t, "it is connected", func() bool { return hub.Get("a") != nil })
+			waittest.Until(t, "it is connected", func() bool { return hub.Get("a") != nil })
 		})
 	}
 }
@@ -114,7 +115,7 @@ func TestANodeRenewsItsToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	linktest.Run(t, end)
-	linktest.Until(t, "the connection has outlived its first token", func() bool {
+	waittest.Until(t, "the connection has outlived its first token", func() bool {
 		p := hub.Get("a")
 		return p != nil && time.Since(p.Since) > 3*time.Second
 	})
@@ -156,7 +157,7 @@ func TestARenewedTokenIsSentOnce(t *testing.T) {
 	linktest.Run(t, end)
 	<-passed
 	seen := reads.Load() + 10
-	linktest.Until(t, "it is read again and again", func() bool { return reads.Load() > seen })
+	waittest.Until(t, "it is read again and again", func() bool { return reads.Load() > seen })
 	mu.Lock()
 	defer mu.Unlock()
 	if want := []string{first, second}; !slices.Equal(reviewed, want) {
@@ -202,7 +203,7 @@ func TestTheNodeStops(t *testing.T) {
 	<-begun
 	stopped := make(chan struct{})
 	go func() { defer close(stopped); stop() }()
-	linktest.Until(t, "it takes no calls", func() bool { return hub.Get("a") == nil })
+	waittest.Until(t, "it takes no calls", func() bool { return hub.Get("a") == nil })
 	if _, _, err := p.Find(t.Context(), "pvc-2"); status.Code(err) != codes.Unavailable {
 		t.Errorf("a new call: %v", err)
 	}
@@ -233,7 +234,7 @@ func TestTheHubStops(t *testing.T) {
 		t.Fatal(err)
 	}
 	linktest.Run(t, end)
-	linktest.Until(t, "it is connected", func() bool { return hub.Get("a") != nil })
+	waittest.Until(t, "it is connected", func() bool { return hub.Get("a") != nil })
 	running := make(chan error, 1)
 	go func() { _, _, err := hub.Get("a").Find(t.Context(), "pvc-1"); running <- err }()
 	<-begun
@@ -246,5 +247,5 @@ func TestTheHubStops(t *testing.T) {
 	next := fleettest.NewHub(t, hub.Address, nil)
 	trusted.Store(&next.Authority.PEM)
 	next.Start(t)
-	linktest.Until(t, "it is connected again", func() bool { return next.Get("a") != nil })
+	waittest.Until(t, "it is connected again", func() bool { return next.Get("a") != nil })
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/fleet/fleettest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/link"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/link/linktest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/waittest"
 )
 
 // TestTheServiceHasManyAddresses: a node connects to each replica of the controller, also to one that comes later.
@@ -48,12 +49,12 @@ func TestTheServiceHasManyAddresses(t *testing.T) {
 	}
 	linktest.Run(t, end)
 	linktest.Logged(t, &node.Log, "no such host 127.0.0.1")
-	linktest.Until(t, "both are connected", func() bool { return one.Get("a") != nil && two.Get("a") != nil })
+	waittest.Until(t, "both are connected", func() bool { return one.Get("a") != nil && two.Get("a") != nil })
 	p := one.Get("a")
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
-	linktest.Until(t, "the one that is gone is dialled no more", func() bool { return asked.Load() > 20 })
+	waittest.Until(t, "the one that is gone is dialled no more", func() bool { return asked.Load() > 20 })
 	if one.Get("a") != p {
 		t.Error("the connection to the one that stays has ended")
 	}
@@ -84,7 +85,7 @@ func TestWhatRepeatsItselfIsLoggedOnce(t *testing.T) {
 	}
 	linktest.Run(t, end)
 	linktest.Logged(t, &node.Log, "no connection to the controller")
-	linktest.Until(t, "it has been away for long", func() bool { return asked.Load() > 200 })
+	waittest.Until(t, "it has been away for long", func() bool { return asked.Load() > 200 })
 	for _, what := range []string{"cannot find the controller's Service", "no connection to the controller"} {
 		if n := strings.Count(node.Log.String(), what); n != 1 {
 			t.Errorf("%q was logged %d times", what, n)

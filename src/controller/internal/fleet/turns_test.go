@@ -3,10 +3,12 @@ package fleet
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"slices"
 	"testing"
-	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/waittest"
 )
 
 // TestTurns: an address that waits for much does not make another wait for all of it.
@@ -19,14 +21,15 @@ func TestTurns(t *testing.T) {
 	}
 	served := make(chan string)
 	waits := func(count int) {
-		for all := 0; all < count; time.Sleep(time.Millisecond) {
+		waittest.Until(t, fmt.Sprintf("%d wait", count), func() bool {
 			turns.mu.Lock()
-			all = 0
+			defer turns.mu.Unlock()
+			all := 0
 			for _, w := range turns.waiting {
 				all += len(w)
 			}
-			turns.mu.Unlock()
-		}
+			return all >= count
+		})
 	}
 	for i, address := range []string{"a", "a", "a", "b", "c", "a", "b"} {
 		go func() {

@@ -22,6 +22,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/link"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/link/linktest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi/wire"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/waittest"
 )
 
 // dialFrom is dial from an address of this machine.
@@ -69,7 +70,7 @@ func TestTheUnauthenticatedAreBounded(t *testing.T) {
 	for range most {
 		dialFrom(t, "127.0.0.1", hub, impostor{session: say(waits)})
 	}
-	linktest.Until(t, "all are there", func() bool { return hub.Unauthenticated() == most })
+	waittest.Until(t, "all are there", func() bool { return hub.Unauthenticated() == most })
 	// 256 Ki empty pools: 512 KiB on the wire, and some 100 MiB in memory if anybody read them.
 	pools := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), nil)
 	const numberInUpdate = 3
@@ -94,13 +95,13 @@ func TestTheUnauthenticatedAreBounded(t *testing.T) {
 	close(release)
 	begin := time.Now()
 	dialFrom(t, "127.0.0.2", hub, impostor{session: say(hello("other", nil))})
-	linktest.Until(t, "a node of another address is in", func() bool { return hub.Get("other") != nil })
+	waittest.Until(t, "a node of another address is in", func() bool { return hub.Get("other") != nil })
 	t.Logf("a node of another address is in after %s, past %d others", time.Since(begin), hub.Unauthenticated())
 	begin = time.Now()
 	for i := range nodes {
 		dialFrom(t, "127.0.0.1", hub, impostor{session: say(hello(fmt.Sprint("node-", i), nil))})
 	}
-	linktest.Until(t, "all nodes of their address are in", func() bool { return len(hub.All()) == nodes+1 })
+	waittest.Until(t, "all nodes of their address are in", func() bool { return len(hub.All()) == nodes+1 })
 	t.Logf("%d nodes of their address are in after %s", nodes, time.Since(begin))
 }
 
@@ -135,10 +136,10 @@ func TestTheUnauthenticatedInAHurry(t *testing.T) {
 			}
 		})
 	}
-	linktest.Until(t, "their tokens are reviewed", func() bool { return reviews.Load() > 50 })
+	waittest.Until(t, "their tokens are reviewed", func() bool { return reviews.Load() > 50 })
 	begin, before := time.Now(), reviews.Load()
 	dialFrom(t, "127.0.0.2", hub, impostor{session: say(hello("a", nil))})
-	linktest.Until(t, "the node is in", func() bool { return hub.Get("a") != nil })
+	waittest.Until(t, "the node is in", func() bool { return hub.Get("a") != nil })
 	t.Logf("a node is in after %s and %d reviews of others", time.Since(begin), reviews.Load()-before)
 	linktest.Logged(t, hub.Log, "connections have ended before they showed a node's token")
 	if lines := strings.Count(hub.Log.String(), "the token is refused"); int64(lines) > reviews.Load()/10 {

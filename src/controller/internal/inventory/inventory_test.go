@@ -13,9 +13,9 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/csi/csitest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/inventory"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/link/linktest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/waittest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -56,12 +56,12 @@ func TestOrphans(t *testing.T) {
 		switch round {
 		case 0:
 			for _, text := range want {
-				linktest.Until(t, text, func() bool { return len(r.Told(text)) == 1 })
+				waittest.Until(t, text, func() bool { return len(r.Told(text)) == 1 })
 			}
 		case 1: // it is searched again, and nothing is new; but not twice in a minute
 			r.Set(func() { r.Gets = 0 })
 			r.Pass(time.Minute)
-			linktest.Until(t, "it is searched", func() (done bool) {
+			waittest.Until(t, "it is searched", func() (done bool) {
 				r.Set(func() { done = r.Gets >= 5 })
 				return done
 			})
@@ -75,7 +75,7 @@ func TestOrphans(t *testing.T) {
 			})
 		case 2:
 			r.Pass(2 * time.Hour)
-			linktest.Until(t, "one is not young any more", func() bool { return len(r.Told("young")) == 1 })
+			waittest.Until(t, "one is not young any more", func() bool { return len(r.Told("young")) == 1 })
 		}
 		if events := r.Told(""); len(events) > 0 {
 			t.Errorf("round %d: more events: %q", round, events)
@@ -90,7 +90,7 @@ func TestOrphans(t *testing.T) {
 			t.Errorf("metric %v, want %v", got, found)
 		}
 		stop()
-		linktest.Until(t, "it is away", func() bool { return r.Hub.Get("a") == nil })
+		waittest.Until(t, "it is away", func() bool { return r.Hub.Get("a") == nil })
 	}
 	if got := r.Samples(t, "hpp_controller_orphans"); len(got) != 0 {
 		t.Errorf("of a node that is gone: %v", got)
@@ -255,7 +255,7 @@ func TestANodeThatListsTooMuch(t *testing.T) {
 	r.Look(t)
 	r.Hub.Connect(t, &a.Node)
 	r.Pass(10 * time.Second) // it settles
-	linktest.Until(t, "it is searched", func() bool { return len(r.Told("VolumesOrphaned")) == 1 })
+	waittest.Until(t, "it is searched", func() bool { return len(r.Told("VolumesOrphaned")) == 1 })
 	if got := r.Samples(t, "hpp_controller_orphans"); r.Gets != 1000 || got["no-pv a local"] != 1000 {
 		t.Errorf("%d were asked for, and %v are orphans", r.Gets, got)
 	}

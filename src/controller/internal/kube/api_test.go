@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/kube"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/waittest"
 )
 
 // api is an API server that answers by method and path; it has nothing else.
@@ -171,8 +172,7 @@ func run(t *testing.T, c *kube.Cluster, nodeGone func(name string)) {
 }
 
 // until waits for what a watch brings.
-func until(done func() bool) {
-	for !done() {
-		time.Sleep(time.Millisecond)
-	}
+func until(t *testing.T, done func() bool) {
+	t.Helper()
+	waittest.Until(t, "a watch has brought it", done)
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/persistentvolume/pvtest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/waittest"
 )
 
 const (
@@ -108,7 +109,7 @@ func TestControllerKnowsVolumes(t *testing.T) {
 		t.Errorf("of another name, before the informers know it: %v, %v", ok, err)
 	}
 	run(t, c, func(string) {})
-	until(c.Synced)
+	until(t, c.Synced)
 	first := pvtest.Described("pvc-1", "pvc-1", "worker-1")
 	first.UID, first.Released = "uid-9", "worker-1"
 	want := []nodeapi.PersistentVolume{
@@ -149,12 +150,12 @@ func TestControllerKnowsVolumes(t *testing.T) {
 		}
 	}
 	changes <- volumeChange("ADDED", pvtest.New("new", driver, "pvc-6", "worker-1"))
-	until(knows("pvc-6"))
+	until(t, knows("pvc-6"))
 	if got, ok, err := c.Get(t.Context(), "pvc-6"); got.Name != "new" || !ok || err != nil {
 		t.Errorf("added: %+v, %v, %v", got, ok, err)
 	}
 	changes <- volumeChange("DELETED", pvtest.New("renamed", driver, "pvc-2", "worker-2"))
-	until(func() bool { return !knows("pvc-2")() })
+	until(t, func() bool { return !knows("pvc-2")() })
 	if _, ok, err := c.Get(t.Context(), "pvc-2"); ok || err != nil {
 		t.Errorf("deleted: %v, %v", ok, err)
 	}
@@ -166,7 +167,7 @@ func TestNodes(t *testing.T) {
 		a.old = old
 		c := controllerOf(t, a)
 		run(t, c, func(string) {})
-		until(c.Synced)
+		until(t, c.Synced)
 		got := c.NodesWithDriver(nil)
 		slices.Sort(got)
 		if want := []string{"worker-1", "worker-2"}; !slices.Equal(got, want) {
@@ -190,11 +191,11 @@ func TestSelectedNodes(t *testing.T) {
 	a, _, changes := world(t, nil, "worker-1", "worker-2", "bare")
 	c := controllerOf(t, a)
 	run(t, c, func(string) {})
-	until(c.Synced)
+	until(t, c.Synced)
 	selected := func(want ...string) func() bool {
 		return func() bool { return slices.Equal(want, c.NodesWithDriver(map[string]string{"a": "worker-1"})) }
 	}
-	until(selected("worker-1"))
+	until(t, selected("worker-1"))
 	if nodes := c.NodesWithDriver(map[string]string{"a": "bare"}); len(nodes) > 0 {
 		t.Errorf("nodes %v have the label, and none of them the driver", nodes)
 	}
@@ -202,11 +203,11 @@ func TestSelectedNodes(t *testing.T) {
 		t.Errorf("nodes %v are selected by a label that is not kept", nodes)
 	}
 	changes <- nodeChange("MODIFIED", "worker-1", "a=other")
-	until(selected())
+	until(t, selected())
 	changes <- nodeChange("MODIFIED", "worker-2", "a=worker-1")
-	until(selected("worker-2"))
+	until(t, selected("worker-2"))
 	changes <- nodeChange("DELETED", "worker-2")
-	until(selected())
+	until(t, selected())
 }
 
 func TestWhichClusterItIs(t *testing.T) {
@@ -237,7 +238,7 @@ func TestNodeGone(t *testing.T) {
 	}
 	told := make(chan string, 1)
 	run(t, c, func(name string) { told <- name })
-	until(c.Synced)
+	until(t, c.Synced)
 	synced := time.Now()
 
 	if _, gone, err := c.NodeGone(t.Context(), "worker-1"); gone || err != nil {
@@ -268,7 +269,7 @@ func TestNodeGone(t *testing.T) {
 		t.Errorf("deleted: since %v, %v, %v; want since the deletion", since, gone, err)
 	}
 	changes <- nodeChange("ADDED", "worker-1")
-	until(func() bool {
+	until(t, func() bool {
 		_, gone, err := c.NodeGone(t.Context(), "worker-1")
 		return !gone && err == nil
 	})
@@ -354,8 +355,8 @@ func leads(t *testing.T, a *api, c *kube.Cluster) {
 		give(lease)(w, r)
 	})
 	run(t, c, func(string) {})
-	until(c.Synced)
-	until(c.Leads)
+	until(t, c.Synced)
+	until(t, c.Leads)
 }
 
 // TestOnlyTheLeaderTellsOfNodes: every replica sees the same.
@@ -364,7 +365,7 @@ func TestOnlyTheLeaderTellsOfNodes(t *testing.T) {
 	events := eventsOf(a)
 	c := controllerOf(t, a)
 	run(t, c, func(string) {})
-	until(c.Synced)
+	until(t, c.Synced)
 	c.TellNode("worker-1", "Normal", "NodeConnected", "hello")
 	c.TellVolume(nodeapi.PersistentVolume{Name: "pvc-1", UID: "u"}, "DataLeft", "on a disk")
 	if event := <-events; event.Reason != "DataLeft" {
@@ -380,11 +381,7 @@ func TestWhoCannotRenewLeadsNoMore(t *testing.T) {
 	leads(t, a, c)
 	a.on("GET "+leasesPath+"/hpp-controller", silent())
 	a.on("PUT "+leasesPath+"/hpp-controller", silent())
-	for deadline := time.Now().Add(time.Minute); c.Leads(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("it leads without a Lease")
-		}
-	}
+	waittest.Until(t, "it leads no more", func() bool { return !c.Leads() })
 }
 
 // TestSaidOnce: an event with a key has a name that says what it is, whoever sends it.
@@ -393,7 +390,7 @@ func TestSaidOnce(t *testing.T) {
 	events := eventsOf(a)
 	c := controllerOf(t, a)
 	run(t, c, func(string) {})
-	until(c.Synced)
+	until(t, c.Synced)
 	since := time.Unix(1e9, 7)
 	var names []string
 	for _, e := range []nodeapi.Event{
@@ -438,7 +435,7 @@ func TestConditions(t *testing.T) {
 	})
 	c := controllerOf(t, a)
 	run(t, c, func(string) {})
-	until(func() bool { name, _ := c.Pod("worker-1"); return name != "" })
+	until(t, func() bool { name, _ := c.Pod("worker-1"); return name != "" })
 	name, conditions := c.Pod("worker-1")
 	ours := []corev1.PodCondition{condition(prefix+"local", "new")}
 	if diff := cmp.Diff(ours, conditions); diff != "" || name != "new" {
@@ -513,7 +510,7 @@ func TestWaitingClaims(t *testing.T) {
 	})
 	c := controllerOf(t, a)
 	run(t, c, func(string) {})
-	until(func() bool { return len(c.Waiting()) > 0 })
+	until(t, func() bool { return len(c.Waiting()) > 0 })
 	want := []nodeapi.WaitingClaim{{
 		Claim: nodeapi.Claim{Namespace: "shop", Name: "waits", UID: "uid-3"}, Pool: "ssd", Bytes: 10 << 30,
 		Since: since.Time,
@@ -522,5 +519,5 @@ func TestWaitingClaims(t *testing.T) {
 		t.Error(diff)
 	}
 	changes <- change{"MODIFIED", claim("waits", "ours", corev1.ClaimBound)}
-	until(func() bool { return len(c.Waiting()) == 0 })
+	until(t, func() bool { return len(c.Waiting()) == 0 })
 }

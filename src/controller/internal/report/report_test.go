@@ -18,6 +18,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/report"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/link/linktest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/waittest"
 )
 
 // world is a cluster with one driver's pod on each node, and what is written there. Events are told apart as
@@ -122,7 +123,7 @@ func (w *world) said() (all []string) {
 func (w *world) becomes(t *testing.T, want ...string) {
 	t.Helper()
 	slices.Sort(want)
-	linktest.Until(t, fmt.Sprintf("the events are %q", want), func() bool { return slices.Equal(w.said(), want) })
+	waittest.Until(t, fmt.Sprintf("the events are %q", want), func() bool { return slices.Equal(w.said(), want) })
 }
 
 // shows waits until a pod has conditions, each in a line.
@@ -134,7 +135,7 @@ func (w *world) shows(t *testing.T, pod string, want ...string) {
 			t.Logf("it shows %q", got)
 		}
 	}()
-	linktest.Until(t, fmt.Sprintf("pod %s shows %q", pod, want), func() bool {
+	waittest.Until(t, fmt.Sprintf("pod %s shows %q", pod, want), func() bool {
 		got = nil
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -198,7 +199,7 @@ func TestAPoolComesAndGoes(t *testing.T) {
 	again := present(start().Add(2 * time.Second))
 	a.Show(again)
 	b.Show(again)
-	linktest.Until(t, "it is said that the pool is back", func() bool { return len(w.said()) == 3 })
+	waittest.Until(t, "it is said that the pool is back", func() bool { return len(w.said()) == 3 })
 	if diff := cmp.Diff([]string{here, here, gone}, w.said()); diff != "" || w.written() > writes+2 {
 		t.Errorf("%d writes instead of %d; %s", w.written(), writes+1, diff)
 	}
@@ -258,7 +259,7 @@ func TestANodeIsAway(t *testing.T) {
 	stop := hub.Connect(t, b)
 	w.shows(t, "csi-b", "local True PoolPresent: /p can be used; enforcement of sizes: strict")
 	stop()
-	linktest.Until(t, "it is away", func() bool { return hub.Get("b") == nil })
+	waittest.Until(t, "it is away", func() bool { return hub.Get("b") == nil })
 	w.set(func() { w.clock = w.clock.Add(time.Minute) })
 	w.shows(t, "csi-b", "local Unknown PoolUnknown: the driver of this node is not connected to the controller")
 	w.set(func() { w.clock = w.clock.Add(time.Minute) })
@@ -318,7 +319,7 @@ func TestALyingNode(t *testing.T) {
 	}
 	a.Show(all...)
 	hub.Connect(t, a)
-	linktest.Until(t, "as much is said as may be", func() bool { return len(w.said()) >= 49 })
+	waittest.Until(t, "as much is said as may be", func() bool { return len(w.said()) >= 49 })
 	time.Sleep(3 * time.Second)
 	if n := len(w.said()); n > 50 { // its clock stands still
 		t.Errorf("%d events", n)
@@ -347,12 +348,12 @@ func TestClaimsCountToo(t *testing.T) {
 		node.Show(is)
 		hub.Connect(t, node)
 	}
-	linktest.Until(t, "as much is said as may be", func() bool { return len(w.said()) > 180 })
+	waittest.Until(t, "as much is said as may be", func() bool { return len(w.said()) > 180 })
 	time.Sleep(3 * time.Second)
 	if n := len(w.said()); n > 200 { // its clock stands still
 		t.Errorf("%d events at once", n)
 	}
-	linktest.Until(t, "all of it is said", func() bool {
+	waittest.Until(t, "all of it is said", func() bool {
 		w.set(func() { w.clock = w.clock.Add(time.Second) })
 		return len(w.said()) == 25*(2+nodeapi.MaxWarned)
 	})

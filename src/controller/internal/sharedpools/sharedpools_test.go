@@ -17,6 +17,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi/wire"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/waittest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -28,13 +29,13 @@ func TestOneNodeTakesASharedPoolIntoUseAndAllFollow(t *testing.T) {
 	c := csitest.NewNode("c", 0).Shows("", 0, true)
 	r := csitest.StartShared(t, a, b, c)
 	r.Look(t)
-	linktest.Until(t, "node b takes the pool into use", func() bool { return b.ToldOfLocal().GetMake() })
+	waittest.Until(t, "node b takes the pool into use", func() bool { return b.ToldOfLocal().GetMake() })
 	if a.ToldOfLocal().GetMake() || c.ToldOfLocal().GetMake() {
 		t.Error("several nodes are to take the pool into use")
 	}
 	b.Shows("AAAA", csitest.GiB, false)
 	for _, n := range []*csitest.Node{a, b, c} {
-		linktest.Until(t, "all know the id", func() bool {
+		waittest.Until(t, "all know the id", func() bool {
 			return n.ToldOfLocal().GetId() == "AAAA" && !n.ToldOfLocal().GetMake()
 		})
 	}
@@ -50,7 +51,7 @@ func TestTheFirstIdOfASharedPoolStays(t *testing.T) {
 	r.Set(func() { r.IDs = map[string]string{"local": "AAAA"} })
 	r.Look(t)
 	for _, n := range []*csitest.Node{a, b} {
-		linktest.Until(t, "they are told the old id", func() bool { return n.ToldOfLocal().GetId() == "AAAA" })
+		waittest.Until(t, "they are told the old id", func() bool { return n.ToldOfLocal().GetId() == "AAAA" })
 		if n.ToldOfLocal().GetMake() {
 			t.Error("a node is to take the pool into use that others have")
 		}
@@ -70,7 +71,7 @@ func TestAnotherControllerHasSaidOtherwise(t *testing.T) {
 	otherwise := []*wire.SharedPool{{Name: "local"}}
 	told := func(n *csitest.Node) {
 		t.Helper()
-		linktest.Until(t, "node "+n.Name+" is told", func() bool { return n.ToldOfLocal().GetId() == "AAAA" })
+		waittest.Until(t, "node "+n.Name+" is told", func() bool { return n.ToldOfLocal().GetId() == "AAAA" })
 	}
 	told(a)
 	told(b)
@@ -80,7 +81,7 @@ func TestAnotherControllerHasSaidOtherwise(t *testing.T) {
 	b.Show(nodeapi.PoolStatus{
 		Name: "local", ID: "AAAA", State: "present", Shared: true, Reason: nodeapi.ReasonNoNewVolumes,
 	})
-	linktest.Until(t, "it is seen", func() bool { return r.Hub.Get("b").Pool("local").ID != "" })
+	waittest.Until(t, "it is seen", func() bool { return r.Hub.Get("b").Pool("local").ID != "" })
 	b.Share(otherwise)
 	told(b)
 	if id := a.ToldOfLocal().GetId(); id != "" {
@@ -94,12 +95,12 @@ func TestAnotherControllerWasFaster(t *testing.T) {
 	r := csitest.StartShared(t, a)
 	r.Set(func() { r.IDs, r.Silent = map[string]string{"local": "AAAA"}, true })
 	r.Look(t)
-	linktest.Until(t, "the node connects", func() bool { return r.Hub.Get("a") != nil })
+	waittest.Until(t, "the node connects", func() bool { return r.Hub.Get("a") != nil })
 	if got := a.ToldOfLocal().GetId(); got != "" {
 		t.Errorf("told %q while nothing is known", got)
 	}
 	r.Set(func() { r.Silent = false })
-	linktest.Until(t, "it is told what is remembered", func() bool { return a.ToldOfLocal().GetId() == "AAAA" })
+	waittest.Until(t, "it is told what is remembered", func() bool { return a.ToldOfLocal().GetId() == "AAAA" })
 }
 
 func TestWhatGoneNodesLeftIsForOneNode(t *testing.T) {
@@ -109,14 +110,14 @@ func TestWhatGoneNodesLeftIsForOneNode(t *testing.T) {
 	r := csitest.StartShared(t, a, b)
 	r.Set(func() { r.Gone["c"] = r.Clock.Add(-time.Hour); r.Gone["d"] = r.Clock.Add(-time.Minute) })
 	r.Look(t)
-	linktest.Until(t, "node a is to clear what c left", func() bool {
+	waittest.Until(t, "node a is to clear what c left", func() bool {
 		return slices.Equal(a.ToldOfLocal().GetGone(), []string{"c"})
 	})
 	if gone := b.ToldOfLocal().GetGone(); len(gone) > 0 {
 		t.Errorf("node b is to clear %v", gone)
 	}
 	r.Pass(10 * time.Minute) // nobody remembers any more that it was there
-	linktest.Until(t, "and what d left", func() bool {
+	waittest.Until(t, "and what d left", func() bool {
 		return slices.Equal(a.ToldOfLocal().GetGone(), []string{"c", "d"})
 	})
 }
@@ -128,9 +129,9 @@ func TestARenamedSharedPool(t *testing.T) {
 	r := csitest.StartShared(t, a)
 	r.Set(func() { r.IDs = map[string]string{"old": "AAAA"} })
 	r.Look(t)
-	linktest.Until(t, "the node takes the pool into use", func() bool { return a.ToldOfLocal().GetMake() })
+	waittest.Until(t, "the node takes the pool into use", func() bool { return a.ToldOfLocal().GetMake() })
 	a.Shows("AAAA", csitest.GiB, false)
-	linktest.Until(t, "the id is confirmed", func() bool { return a.ToldOfLocal().GetId() == "AAAA" })
+	waittest.Until(t, "the id is confirmed", func() bool { return a.ToldOfLocal().GetId() == "AAAA" })
 }
 
 // TestNodesAreToldWhoseASharedPoolIs: with everything else, and once more when that is known late.
@@ -157,7 +158,7 @@ func TestOneFilesystemAsThePoolOfTwoNodes(t *testing.T) {
 	show(c, "CCCC")
 	r := csitest.Start(t, a, b, c)
 	r.Look(t)
-	linktest.Until(t, "both are told", func() bool {
+	waittest.Until(t, "both are told", func() bool {
 		return slices.Equal(a.ToldOfLocal().GetTwins(), []string{"b"}) &&
 			slices.Equal(b.ToldOfLocal().GetTwins(), []string{"a"})
 	})
@@ -177,7 +178,7 @@ func TestOneFilesystemAsThePoolOfTwoNodes(t *testing.T) {
 		t.Errorf("status %+v", nodes)
 	}
 	show(b, "BBBB")
-	linktest.Until(t, "they are told that it is over", func() bool {
+	waittest.Until(t, "they are told that it is over", func() bool {
 		return len(a.Told()) == 0 && len(b.Told()) == 0
 	})
 	if told := r.Told("PoolOnSeveralNodes"); len(told) > 0 {
@@ -194,12 +195,12 @@ func TestOneNodeDoesNotDecideWhatAPoolIs(t *testing.T) {
 	b, c := csitest.NewNode("b", 0).Shows("", 0, true), csitest.NewNode("c", 0).Shows("", 0, true)
 	r := csitest.StartShared(t, forger, b, c)
 	r.Look(t)
-	linktest.Until(t, "node b takes the pool into use", func() bool { return b.ToldOfLocal().GetMake() })
+	waittest.Until(t, "node b takes the pool into use", func() bool { return b.ToldOfLocal().GetMake() })
 	if id := r.RememberedID(); id != "" {
 		t.Errorf("remembered is %q, of a node that was not to make it", id)
 	}
 	b.Shows("AAAA", csitest.GiB, false)
-	linktest.Until(t, "it is remembered", func() bool { return r.RememberedID() == "AAAA" })
+	waittest.Until(t, "it is remembered", func() bool { return r.RememberedID() == "AAAA" })
 }
 
 func TestTwoNodesConfirmWhatAPoolIs(t *testing.T) {
@@ -209,14 +210,14 @@ func TestTwoNodesConfirmWhatAPoolIs(t *testing.T) {
 	c := csitest.NewNode("c", 0).Shows("AAAA", csitest.GiB, false)
 	r := csitest.StartShared(t, forger, b, c)
 	r.Look(t)
-	linktest.Until(t, "it is remembered", func() bool { return r.RememberedID() != "" })
+	waittest.Until(t, "it is remembered", func() bool { return r.RememberedID() != "" })
 	if id := r.RememberedID(); id != "AAAA" {
 		t.Errorf("remembered is %q", id)
 	}
 	alone := csitest.NewNode("a", 0).Shows("BBBB", csitest.GiB, false)
 	r = csitest.StartShared(t, alone, csitest.NewNode("b", 0).Shows("", 0, false))
 	r.Look(t)
-	linktest.Until(t, "who has the pool alone is believed", func() bool { return r.RememberedID() == "BBBB" })
+	waittest.Until(t, "who has the pool alone is believed", func() bool { return r.RememberedID() == "BBBB" })
 }
 
 // TestGoneNodesAreLookedUpAFewAtATime: they are a node's word.
@@ -234,7 +235,7 @@ func TestGoneNodesAreLookedUpAFewAtATime(t *testing.T) {
 		}
 	})
 	r.Look(t)
-	linktest.Until(t, "all are found to be gone", func() bool {
+	waittest.Until(t, "all are found to be gone", func() bool {
 		return slices.Equal(a.ToldOfLocal().GetGone(), others)
 	})
 	r.Set(func() {

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/link/linktest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/waittest"
 )
 
 // large is more than a record may have.
@@ -55,7 +55,7 @@ func TestLargeAttributesOfAnInlineVolume(t *testing.T) {
 			}
 		})
 	}
-	linktest.Until(t, "the pool is as it was before", func() bool {
+	waittest.Until(t, "the pool is as it was before", func() bool {
 		return cmp.Equal(before, everythingIn(t, m.path("pool/csi")))
 	})
 }

@@ -17,7 +17,7 @@ import (
 	pb "github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/certificates/certificatestest"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/link/linktest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/waittest"
 )
 
 // kubernetes is as much of a cluster's API as a driver without volumes asks for: it has no PersistentVolumes, and does
@@ -59,7 +59,7 @@ func TestTheClusterIsSilent(t *testing.T) {
 	}
 	becomes := func(want ...string) {
 		t.Helper()
-		linktest.Until(t, fmt.Sprintf("the pools are %q", want), func() bool {
+		waittest.Until(t, fmt.Sprintf("the pools are %q", want), func() bool {
 			var got []string
 			for _, p := range m.status(t).Pools {
 				got = append(got, strings.TrimSpace(p.State+" "+p.Reason+": "+p.Message))

@@ -19,8 +19,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/link/linktest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/waittest"
 )
 
 // unmounted is a node on which nothing is published.
@@ -88,7 +88,7 @@ func must(t *testing.T, err error) {
 // becomes waits until the pool has a reason.
 func (m member) becomes(t *testing.T, present bool, reason string) {
 	t.Helper()
-	linktest.Until(t, "the pool is "+reason, func() bool {
+	waittest.Until(t, "the pool is "+reason, func() bool {
 		s := m.pools.Status()[0]
 		return s.Served() == present && s.Reason == reason
 	})
@@ -136,5 +136,5 @@ func TestTwoClustersOneFilesystem(t *testing.T) {
 	must(t, second.pools.Take(t.Context(), "nfs", production))
 	second.becomes(t, true, "")
 	first.becomes(t, false, guard.OtherCluster)
-	linktest.Until(t, "what was deleted is the second cluster's to purge", func() bool { return !kept() })
+	waittest.Until(t, "what was deleted is the second cluster's to purge", func() bool { return !kept() })
 }

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounttest"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/link/linktest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/waittest"
 )
 
 // mountDisk mounts a new filesystem at a path until the test is over.
@@ -117,12 +117,12 @@ func TestAPoolThatHangs(t *testing.T) {
 		}
 		return got.GetAvailableCapacity()
 	}
-	linktest.Until(t, "both pools are there", func() bool { return capacity("local") > 0 && capacity("stuck") > 0 })
+	waittest.Until(t, "both pools are there", func() bool { return capacity("local") > 0 && capacity("stuck") > 0 })
 	if _, err := controller.DeleteVolume(t.Context(), &pb.DeleteVolumeRequest{VolumeId: "pvc-1"}); err != nil {
 		t.Fatal(err)
 	}
 	thaw := freeze(t, m.path("pool.stuck"))
-	linktest.Until(t, "the watcher hangs", func() bool { return m.seen(t)["stuck"] > 6*time.Second })
+	waittest.Until(t, "the watcher hangs", func() bool { return m.seen(t)["stuck"] > 6*time.Second })
 	askAll := func() {
 		if ages := m.seen(t); ages["local"] >= ages["stuck"] {
 			t.Errorf("the other pool is not looked at any more: %v", ages)
@@ -152,7 +152,7 @@ func TestAPoolThatHangs(t *testing.T) {
 		t.Errorf("create in the other pool: %v", err)
 	}
 	thaw()
-	linktest.Until(t, "the pool is looked at again", func() bool { return m.seen(t)["stuck"] < 5*time.Second })
+	waittest.Until(t, "the pool is looked at again", func() bool { return m.seen(t)["stuck"] < 5*time.Second })
 }
 
 // TestStartWithAPoolThatHangs: it cannot even be recovered.
@@ -160,7 +160,7 @@ func TestStartWithAPoolThatHangs(t *testing.T) {
 	m := newMachine(t, "storagePools: [{name: local, path: $POOL}, {name: stuck, path: $POOL.stuck}]")
 	mountDisk(t, m.path("pool.stuck"), "ext4")
 	m.start(t)
-	linktest.Until(t, "the pool is used", func() bool {
+	waittest.Until(t, "the pool is used", func() bool {
 		_, err := os.Stat(m.path("pool.stuck/csi/.hpp/pool.json"))
 		return err == nil
 	})
@@ -178,7 +178,7 @@ func TestStartWithAPoolThatHangs(t *testing.T) {
 		})
 		return err
 	}
-	linktest.Until(t, "the other pool is there", func() bool { return create("local") == nil })
+	waittest.Until(t, "the other pool is there", func() bool { return create("local") == nil })
 	if err := create("stuck"); err == nil {
 		t.Error("made a volume on a frozen disk")
 	}
@@ -189,5 +189,5 @@ func TestStartWithAPoolThatHangs(t *testing.T) {
 		t.Error("the pool is not called absent")
 	}
 	thaw()
-	linktest.Until(t, "the pool is there", func() bool { return create("stuck") == nil })
+	waittest.Until(t, "the pool is there", func() bool { return create("stuck") == nil })
 }

@@ -11,7 +11,7 @@ import (
 	pb "github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/docs"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/link/linktest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/waittest"
 )
 
 // TestMetricsPage: what the driver of a node exports is what docs/reference/metrics.md lists, no more and no
@@ -41,7 +41,7 @@ func TestMetricsPage(t *testing.T) {
 // shows waits until the watcher has seen what a line of the metrics says, and gives all of them.
 func (m *machine) shows(t *testing.T, line string) (body string) {
 	t.Helper()
-	linktest.Until(t, line, func() bool {
+	waittest.Until(t, line, func() bool {
 		response, err := http.Get("http://" + m.http + "/metrics")
 		if err != nil {
 			return false // it is starting

@@ -18,7 +18,7 @@ import (
 	pluginregistration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/registration"
-	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/link/linktest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/waittest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -106,7 +106,7 @@ func TestStaysForTheNextDriver(t *testing.T) {
 			}
 			return leaving
 		})
-		linktest.Until(t, "it is registered", func() bool { return registered(t, socket) })
+		waittest.Until(t, "it is registered", func() bool { return registered(t, socket) })
 		stop()
 		if exists(socket) == leaving {
 			t.Errorf("leaving: %v, and the socket is there: %v", leaving, exists(socket))
@@ -135,7 +135,7 @@ func TestComesBackWhenTheFileVanishes(t *testing.T) {
 		if err := os.Remove(socket); err != nil {
 			t.Fatal(err)
 		}
-		linktest.Until(t, "the socket is there", func() bool { return exists(socket) })
+		waittest.Until(t, "the socket is there", func() bool { return exists(socket) })
 	}
 	kubelet(t, socket, &pluginregistration.RegistrationStatus{PluginRegistered: true})
 }
@@ -152,7 +152,7 @@ func TestTakesTheNameBack(t *testing.T) {
 		defer func() { _ = foreign.Close() }()
 		foreign.(*net.UnixListener).SetUnlinkOnClose(false)
 	}
-	linktest.Until(t, "it is registered again", func() bool {
+	waittest.Until(t, "it is registered again", func() bool {
 		return registered(t, socket) && server.Check(t.Context()) == nil
 	})
 }

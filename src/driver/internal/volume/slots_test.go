@@ -12,6 +12,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/waittest"
 )
 
 // slots is how many copies are made at once.
@@ -71,22 +72,15 @@ func (d crowdFS) Rename(from, to string) error {
 	return err
 }
 
-// eventually waits for what is about to be.
-func eventually(is func() bool) {
-	for !is() {
-		time.Sleep(time.Millisecond)
-	}
-}
-
 // untilFree tries again while another operation on the same volume or source is under way.
-func untilFree(do func() error) error {
-	for {
-		err := do()
-		if err == nil || !strings.Contains(err.Error(), "an earlier operation on ") {
+func untilFree(do func() error) (err error) {
+	for range attempts {
+		if err = do(); err == nil || !strings.Contains(err.Error(), "an earlier operation on ") {
 			return err
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(10 * time.Millisecond)
 	}
+	return err
 }
 
 // requests are volumes that are asked for until they are whole.
@@ -121,13 +115,13 @@ func TestMoreCopiesThanSlots(t *testing.T) {
 	for i := range slots {
 		r.ask(t.Context(), fmt.Sprint("held-", i), fromSnapshot(snap1))
 	}
-	eventually(func() bool { return c.peak() == slots })
+	waittest.Until(t, "all slots are taken", func() bool { return c.peak() == slots })
 	r.ask(t.Context(), "left-1", fromVolume("pvc-1"))
 	r.ask(t.Context(), "left-2", fromSnapshot(snap1))
 	for i := range 4 {
 		r.ask(t.Context(), fmt.Sprint("late-", i), fromSnapshot(snap1))
 	}
-	eventually(func() bool {
+	waittest.Until(t, "the others wait", func() bool {
 		count, _, _ := n.Copying()
 		return count == slots+6 || c.peak() > slots
 	})

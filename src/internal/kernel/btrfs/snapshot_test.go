@@ -4,9 +4,10 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/waittest"
 )
 
 func sync(tb testing.TB, f *os.File) {
@@ -70,12 +71,12 @@ func TestHasRemoved(t *testing.T) {
 	if has, err := HasRemoved(top); err != nil || !has {
 		t.Errorf("at once: %v, %v", has, err)
 	}
-	for has := true; has; time.Sleep(time.Millisecond) {
-		var err error
-		has, err = HasRemoved(top)
+	waittest.Until(t, "what was removed is gone", func() bool {
+		has, err := HasRemoved(top)
 		must(t, err)
 		sync(t, top)
-	}
+		return !has
+	})
 	if left := charged(t, top, group); left != 0 {
 		t.Errorf("%d bytes are charged after it", left)
 	}

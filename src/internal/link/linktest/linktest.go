@@ -18,6 +18,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging/loggingtest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi/wire"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/waittest"
 )
 
 // Host is the name in the controller's certificate, TopologyKey what all nodes announce.
@@ -25,16 +26,6 @@ const (
 	Host        = "127.0.0.1"
 	TopologyKey = "topology.example/node"
 )
-
-// Until waits for a condition; only one that never comes fails the test.
-func Until(t testing.TB, what string, condition func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited for a minute until %s", what)
-		}
-	}
-}
 
 // Logged waits until a log says something.
 func Logged(t testing.TB, log *loggingtest.Log, want string) {
@@ -44,7 +35,7 @@ func Logged(t testing.TB, log *loggingtest.Log, want string) {
 			t.Log(log.String())
 		}
 	}()
-	Until(t, "the log says: "+want, func() bool { return strings.Contains(log.String(), want) })
+	waittest.Until(t, "the log says: "+want, func() bool { return strings.Contains(log.String(), want) })
 }
 
 // Samples are the values of a metric by the values of its labels, a histogram's the number of its observations.

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -24,6 +23,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/waittest"
 )
 
 func environment(change map[string]string) func(string) string {
@@ -298,10 +298,10 @@ func checkMetrics(t *testing.T, url string) {
 		`controller_persistentvolume_delete_total{class="hostpath"} 1`,
 		`hpp_legacy_build_info{version="0.0.0-dev"} 1`, "go_goroutines ", "process_cpu_seconds_total ",
 	} {
-		t.Logf("waiting for the line %s", line)
-		for _, text := getText(t, url); !strings.Contains(text, "\n"+line); _, text = getText(t, url) {
-			time.Sleep(10 * time.Millisecond)
-		}
+		waittest.Until(t, "there is the line "+line, func() bool {
+			_, text := getText(t, url)
+			return strings.Contains(text, "\n"+line)
+		})
 	}
 }
 

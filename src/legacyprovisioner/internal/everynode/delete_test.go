@@ -18,6 +18,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/waittest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/legacyprovisioner/internal/everynode/wire"
 )
 
@@ -387,9 +388,7 @@ func TestReuse(t *testing.T) {
 			metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		for !w.reuseNow(t) {
-			time.Sleep(time.Millisecond) // until the informer has it
-		}
+		waittest.Until(t, "the informer has it", func() bool { return w.reuseNow(t) })
 		now := w.getVolume(t)
 		if diff := cmp.Diff(want, now.Spec.ClaimRef); diff != "" {
 			t.Errorf("%s: claim (-want +got):\n%s", policy, diff)
@@ -465,9 +464,10 @@ func TestRunMakesTheRegistry(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { w.Run(ctx); close(ended) }()
-	for err := errors.New("not yet"); err != nil; time.Sleep(time.Millisecond) {
-		_, err = maps.Get(t.Context(), "managers", metav1.GetOptions{})
-	}
+	waittest.Until(t, "the registry is there", func() bool {
+		_, err := maps.Get(t.Context(), "managers", metav1.GetOptions{})
+		return err == nil
+	})
 	cancel()
 	<-ended
 }

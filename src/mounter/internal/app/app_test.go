@@ -21,6 +21,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/bindmount"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/waittest"
 )
 
 // asMounter makes this test binary the mounter.
@@ -124,12 +125,10 @@ func (m *mounter) asks(tb testing.TB, path string) (int, string) {
 // becomes waits until /readyz has a status, and says something.
 func (m *mounter) becomes(tb testing.TB, status int, says string) {
 	tb.Helper()
-	var last string
-	wait(tb, func() bool {
+	waittest.Until(tb, fmt.Sprintf("/readyz says %d: %s", status, says), func() bool {
 		code, text := m.asks(tb, "/readyz")
-		last = fmt.Sprintf("%d: %s", code, text)
 		return code == status && strings.Contains(text, says)
-	}, func() string { return fmt.Sprintf("want %d %q, last %s", status, says, last) })
+	})
 }
 
 // wait waits for something, as long as a slow machine needs.

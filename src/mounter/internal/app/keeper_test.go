@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/waittest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/mounter/internal/claim"
 )
 
@@ -25,12 +26,12 @@ func TestUnmountedByAnAdmin(t *testing.T) {
 	ended := make(chan struct{})
 	go func() { defer close(ended); k.keepMounted(ctx) }()
 	for range 3 {
-		wait(t, func() bool { return p.mounted(t) }, func() string { return "the claim is not mounted" })
+		waittest.Until(t, "the claim is mounted", func() bool { return p.mounted(t) })
 		must(t, unix.Unmount(filepath.Join(p.host, "csi"), unix.MNT_DETACH))
 	}
-	wait(t, func() bool { return k.ready(ctx) == nil }, func() string { return "not ready" })
+	waittest.Until(t, "it is ready", func() bool { return k.ready(ctx) == nil })
 	must(t, os.RemoveAll(filepath.Join(p.root, "volume")))
-	wait(t, func() bool { return k.ready(ctx) != nil }, func() string { return "ready without a claim" })
+	waittest.Until(t, "it is not ready without a claim", func() bool { return k.ready(ctx) != nil })
 	stop()
 	<-ended
 	k.err, k.looked = nil, time.Now().Add(-2*tooOld)

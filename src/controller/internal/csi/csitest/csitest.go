@@ -26,6 +26,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/link/linktest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/waittest"
 )
 
 // GiB is in bytes.
@@ -75,7 +76,7 @@ func StartKnown(t *testing.T, nodes ...*Node) Controller {
 	r.Set(func() { r.IDs = map[string]string{"local": "AAAA"} })
 	r.Look(t)
 	for _, n := range nodes {
-		linktest.Until(t, "the node is told", func() bool { return n.ToldOfLocal().GetId() == "AAAA" })
+		waittest.Until(t, "the node is told", func() bool { return n.ToldOfLocal().GetId() == "AAAA" })
 	}
 	return r
 }
@@ -217,7 +218,7 @@ func WantCode(t *testing.T, err error, want codes.Code, text string) {
 func (r Controller) Reconnect(t *testing.T, n *Node, stop func()) (again func()) {
 	t.Helper()
 	stop()
-	linktest.Until(t, n.Name+" is away", func() bool { return r.Hub.Get(n.Name) == nil })
+	waittest.Until(t, n.Name+" is away", func() bool { return r.Hub.Get(n.Name) == nil })
 	return r.Hub.Connect(t, &n.Node)
 }
 

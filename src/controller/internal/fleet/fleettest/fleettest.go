@@ -17,6 +17,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/link"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/link/linktest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging/loggingtest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/waittest"
 )
 
 // Hub is a controller's end on a port of its own.
@@ -88,7 +89,7 @@ func (h *Hub) Connect(t testing.TB, n *linktest.Node) (stop func()) {
 		t.Fatal(err)
 	}
 	stop = linktest.Run(t, end)
-	linktest.Until(t, n.Name+" is connected and has shown its pools", func() bool {
+	waittest.Until(t, n.Name+" is connected and has shown its pools", func() bool {
 		p := h.Get(n.Name)
 		if p == nil {
 			return false

@@ -22,6 +22,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/mounttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/waittest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/legacyprovisioner/internal/everynode/wire"
 )
 
@@ -258,13 +259,13 @@ func TestKeepsWhatItLacks(t *testing.T) {
 	other("pvc-elsewhere", func(pv *corev1.PersistentVolume) { pv.Spec.HostPath.Path = "/var/other/x-pvc-elsewhere" })
 	n.run(t, n.Base)
 	want := []string{dir, "shop-data-pvc-available", "shop-data-pvc-new"}
-	waitUntil(t, "what is lacking is made", func() bool { return len(listDirectory(t, n.Base)) >= len(want) })
+	waittest.Until(t, "what is lacking is made", func() bool { return len(listDirectory(t, n.Base)) >= len(want) })
 	n.create(t, func() *corev1.PersistentVolume {
 		pv := n.persistentVolume(corev1.VolumeBound)
 		pv.Name, pv.Spec.HostPath.Path = "pvc-zlast", filepath.Join(n.Base, "shop-data-pvc-zlast")
 		return pv
 	}())
-	waitUntil(t, "a volume that comes later is made", func() bool { return len(listDirectory(t, n.Base)) > len(want) })
+	waittest.Until(t, "a volume that comes later is made", func() bool { return len(listDirectory(t, n.Base)) > len(want) })
 	n.hasEntries(t, "kept", append(want, "shop-data-pvc-zlast")...)
 	info, err := os.Stat(filepath.Join(n.Base, dir))
 	if err != nil || info.Mode() != fs.ModeDir|0o777 {
@@ -283,9 +284,9 @@ func TestUnmounted(t *testing.T) {
 	n.create(t, other)
 	both := []string{dir, "shop-data-pvc-other"}
 	n.run(t, n.Base)
-	waitUntil(t, "a node that has had none makes all",
+	waittest.Until(t, "a node that has had none makes all",
 		func() bool { return len(listDirectory(t, n.Base)) == len(both) })
-	waitUntil(t, "it says that it has some",
+	waittest.Until(t, "it says that it has some",
 		func() bool { return n.registered.Load() && n.said(t) == string(n.public) })
 	n.stop()
 
@@ -304,7 +305,7 @@ func TestUnmounted(t *testing.T) {
 	}
 	n.hasEntries(t, "unmounted")
 	n.update(t, n.persistentVolume(corev1.VolumeReleased))
-	waitUntil(t, "it is seen", func() bool {
+	waittest.Until(t, "it is seen", func() bool {
 		pv, err := n.volumes.Get(pvName)
 		return err == nil && pv.Status.Phase == corev1.VolumeReleased
 	})
@@ -323,7 +324,7 @@ func TestUnmounted(t *testing.T) {
 	}
 	other.Status.Phase = corev1.VolumeReleased
 	n.update(t, other)
-	waitUntil(t, "it is seen", func() bool {
+	waittest.Until(t, "it is seen", func() bool {
 		pv, err := n.volumes.Get(other.Name)
 		return err == nil && pv.Status.Phase == corev1.VolumeReleased
 	})
@@ -350,7 +351,7 @@ func TestBaseInAVolume(t *testing.T) {
 	tenants := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "tenants"}}
 	tenants.Spec.HostPath = &corev1.HostPathVolumeSource{Path: filepath.Dir(n.Base)}
 	n.create(t, tenants)
-	waitUntil(t, "it is seen", func() bool { _, err := n.volumes.Get("tenants"); return err == nil })
+	waittest.Until(t, "it is seen", func() bool { _, err := n.volumes.Get("tenants"); return err == nil })
 	n.expect(
 		t,
 		"make",
@@ -488,7 +489,7 @@ func TestRegisters(t *testing.T) {
 		!strings.HasSuffix(registry.Data["here"], string(n.public)) {
 		t.Errorf("registry %v, error %v", registry.Data, err)
 	}
-	waitUntil(t, "the directory is made", func() bool { return len(listDirectory(t, n.Base)) == 1 })
+	waittest.Until(t, "the directory is made", func() bool { return len(listDirectory(t, n.Base)) == 1 })
 }
 
 // TestLocks: one at a time for a volume, others meanwhile, and who waits can be called back.

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -24,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/waittest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/legacyprovisioner/internal/everynode/wire"
 )
 
@@ -125,18 +125,7 @@ func (n *node) run(t *testing.T, base string) {
 		factory.Shutdown()
 	}
 	t.Cleanup(n.stop)
-	waitUntil(t, "the manager is ready", func() bool { return n.Ready(ctx) == nil })
-}
-
-func waitUntil(t *testing.T, what string, reached func() bool) {
-	t.Helper()
-	for !reached() {
-		select {
-		case <-t.Context().Done():
-			t.Fatal(what)
-		case <-time.After(time.Millisecond):
-		}
-	}
+	waittest.Until(t, "the manager is ready", func() bool { return n.Ready(ctx) == nil })
 }
 
 // send makes a request as the provisioner does.
