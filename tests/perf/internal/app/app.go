@@ -35,7 +35,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	s.report.Started = time.Now().UTC().Truncate(time.Second)
 	for _, part := range o.parts {
 		do := map[string]func(context.Context) error{
-			"driver": s.driver, "copies": s.copies, "burst": s.burst,
+			"driver": s.driver, "copies": s.copies, "burst": s.burst, "pods": s.pods,
 		}[part]
 		if err := do(ctx); err != nil {
 			s.report.Notes = append(s.report.Notes, fmt.Sprintf("The part %s ended with an error: %v", part, err))

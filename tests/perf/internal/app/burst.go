@@ -20,6 +20,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/internal/localpath"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/perf/internal/burst"
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/perf/internal/ceiling"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tools/images/product"
 )
 
 const (
@@ -34,13 +35,23 @@ const (
 	provisioner = "csi-provisioner"
 	// podVersion is the tag of the image that the pods run: pushed anew, whatever the chart uses.
 	podVersion = "perf"
+	podImage   = product.Repository + "/selftest:" + podVersion
 )
 
 // idleCluster is how many cores three nodes of kind and their control plane take while nothing happens.
 const idleCluster = 0.6
 
-// burst lets all systems take turns in one cluster.
-func (s *session) burst(ctx context.Context) (err error) {
+// installed are systems in a cluster, ours first.
+type installed struct {
+	cluster *kindcluster.Cluster
+	client  kubernetes.Interface
+	systems []burst.System
+}
+
+// onCluster measures in the cluster that is named, or in one of its own, with other systems installed.
+func (s *session) onCluster(
+	ctx context.Context, others []string, measure func(context.Context, installed) error,
+) (err error) {
 	name := s.cluster
 	if name == "" {
 		name = ownCluster
@@ -64,7 +75,7 @@ func (s *session) burst(ctx context.Context) (err error) {
 		return err
 	}
 	systems := []burst.System{found.system}
-	for _, other := range s.systems {
+	for _, other := range others {
 		switch other {
 		case burst.LocalPath:
 			s.log("build and install local-path %s", localpath.Version)
@@ -84,20 +95,22 @@ func (s *session) burst(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	return s.measureBursts(ctx, c, client, systems)
-}
-
-// measureBursts measures systems that are installed, ours first.
-func (s *session) measureBursts(
-	ctx context.Context, c *kindcluster.Cluster, client kubernetes.Interface, systems []burst.System,
-) error {
 	s.log("build and push the pods' image")
 	if _, err := c.PushProduct(ctx, podVersion, "selftest"); err != nil {
 		return err
 	}
+	return measure(ctx, installed{c, client, systems})
+}
+
+// burst lets all systems take turns.
+func (s *session) burst(ctx context.Context) error {
+	return s.onCluster(ctx, s.systems, s.measureBursts)
+}
+
+func (s *session) measureBursts(ctx context.Context, in installed) error {
+	c, client := in.cluster, in.client
 	o := burst.Options{
-		Client: client, Claims: s.claims, Rounds: s.bursts,
-		Image: "ghcr.io/hostpath-provisioner/selftest:" + podVersion, Log: s.log,
+		Client: client, Claims: s.claims, Rounds: s.bursts, Image: podImage, Log: s.log,
 		Memory: func(ctx context.Context, names []string) (burst.Memory, error) {
 			nodes, err := c.Workers(ctx)
 			if err != nil {
@@ -113,7 +126,7 @@ func (s *session) measureBursts(
 		}
 		o.Beside = func(ctx context.Context, of burst.System) error { return saveProfiles(ctx, client, of, s.folder()) }
 	}
-	all, err := burst.Run(ctx, o, systems)
+	all, err := burst.Run(ctx, o, in.systems)
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 
 // options are the command line.
 type options struct {
-	parts []string // "driver", "copies", "burst"
+	parts []string // as in allParts
 	out   string
 	busy  float64
 
@@ -33,14 +33,19 @@ type options struct {
 	claims  int
 	bursts  int
 	profile bool
+	starts  int
 }
 
-const usage = `usage: perf [flags] [driver|copies|burst|all]
+// allParts are what can be measured, in this order.
+func allParts() []string { return []string{"driver", "copies", "burst", "pods"} }
+
+const usage = `usage: perf [flags] [driver|copies|burst|pods|all]
 
 driver  the built driver alone over its socket, on a directory and on filesystems in files (root)
 copies  its snapshots and clones: on btrfs with quota of much and of little, elsewhere beside cp
 burst   claims with a pod each on a kind cluster, beside rancher local-path and a driver that only mounts
-all     these three (default)
+pods    how soon a pod runs, beside local-path and emptyDir, a volume grows, and a full node's pods are back
+all     all of these (default)
 
 The report goes to a new folder below -out: report.md, and bench.txt for benchstat, which compares two runs.
 
@@ -79,6 +84,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	set.IntVar(&o.bursts, "bursts", 4, "how often the systems take turns at the burst")
 	set.BoolVar(&o.profile, "profile", false, "find out where a burst's time goes: raise the request rates of the "+
 		"controller manager and the scheduler, and keep CPU profiles of the API server and csi-provisioner")
+	set.IntVar(&o.starts, "starts", 100, "pods to start with each kind of volume, and times that a volume grows")
 	var words []string
 	for rest := args; ; {
 		if err := set.Parse(rest); err != nil {
@@ -97,11 +103,11 @@ func parse(args []string, stderr io.Writer) (options, error) {
 func (o *options) setParts(words []string) error {
 	switch {
 	case len(words) == 0 || len(words) == 1 && words[0] == "all":
-		o.parts = []string{"driver", "copies", "burst"}
-	case len(words) == 1 && slices.Contains([]string{"driver", "copies", "burst"}, words[0]):
+		o.parts = allParts()
+	case len(words) == 1 && slices.Contains(allParts(), words[0]):
 		o.parts = words
 	default:
-		return fmt.Errorf("%s: want driver, copies, burst or all", strings.Join(words, " "))
+		return fmt.Errorf("%s: want one of %s, or all", strings.Join(words, " "), strings.Join(allParts(), ", "))
 	}
 	return nil
 }
@@ -159,6 +165,8 @@ func (o *options) check() error {
 		return fmt.Errorf("-claims: %d: want 1 or more", o.claims)
 	case o.bursts < 1:
 		return fmt.Errorf("-bursts: %d: want 1 or more", o.bursts)
+	case o.starts < 1:
+		return fmt.Errorf("-starts: %d: want 1 or more", o.starts)
 	case o.files < 1:
 		return fmt.Errorf("-files: %d: want 1 or more", o.files)
 	case o.busy <= 0:

@@ -16,7 +16,7 @@ func TestParse(t *testing.T) {
 		!slices.Equal(o.volumes, []int{10, 1000}) {
 		t.Errorf("got %+v", o)
 	}
-	if o, err = parse(nil, io.Discard); err != nil || !slices.Equal(o.parts, []string{"driver", "copies", "burst"}) {
+	if o, err = parse(nil, io.Discard); err != nil || !slices.Equal(o.parts, allParts()) {
 		t.Errorf("no words: %v, %v", o.parts, err)
 	}
 	if o, err = parse([]string{"copies"}, io.Discard); err != nil || !slices.Equal(o.parts, []string{"copies"}) {
@@ -37,6 +37,7 @@ func TestParseRefuses(t *testing.T) {
 		"-claims -1":    "-claims",
 		"-bursts 0":     "-bursts",
 		"-files 0":      "-files",
+		"-starts 0":     "-starts",
 		"-busy 0":       "-busy",
 		"-systems mine": "-systems",
 		"-dir here":     "-dir",

@@ -6,18 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
-	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/tests/perf/internal/stat"
+	"github.com/hostpath-provisioner/hostpath-provisioner/tests/perf/internal/workload"
 )
 
 // System is a provisioner under test.
@@ -102,10 +97,10 @@ func Run(ctx context.Context, o Options, systems []System) (all []Outcome, err e
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, c.counter.close()) }()
-		if err := makeNamespace(ctx, o.Client, c.namespace); err != nil {
+		if err := workload.MakeNamespace(ctx, o.Client, c.namespace); err != nil {
 			return nil, err
 		}
-		defer func() { err = errors.Join(err, removeNamespace(o.Client, c.namespace)) }()
+		defer func() { err = errors.Join(err, workload.RemoveNamespace(o.Client, c.namespace)) }()
 		o.Log("%s: warm up, so that every node has the images", s.Name)
 		warm := o
 		warm.Claims = 6
@@ -208,7 +203,7 @@ func (c *contestant) burst(ctx context.Context, o Options) (r Round, err error) 
 		return r, err
 	}
 	if err := w.await(ctx, "all pods run", func() bool { return w.running.len() >= o.Claims }); err != nil {
-		return r, errors.Join(err, firstTrouble(ctx, o.Client, c.namespace))
+		return r, errors.Join(err, workload.FirstTrouble(ctx, o.Client, c.namespace))
 	}
 	r.Bound, r.Running = w.bound.since(start), w.running.since(start)
 	r.ToBound, r.ToRunning = w.bound.after(&w.created), w.running.after(&w.created)
@@ -226,49 +221,4 @@ func (c *contestant) burst(ctx context.Context, o Options) (r Round, err error) 
 	r.Gone = w.gone.since(start)
 	o.Log("%s: all volumes gone after %s", name, time.Since(start).Round(100*time.Millisecond))
 	return r, w.await(ctx, "all claims and pods are gone", w.empty)
-}
-
-func makeNamespace(ctx context.Context, client kubernetes.Interface, name string) error {
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	if _, err := client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("make namespace %s (left over? remove it): %w", name, err)
-	}
-	// Pods are refused until the controller manager has made this.
-	return wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-		_, err := client.CoreV1().ServiceAccounts(name).Get(ctx, "default", metav1.GetOptions{})
-		return err == nil, ctrlclient.IgnoreNotFound(err)
-	})
-}
-
-// removeNamespace removes what is left, also after an interrupt, and waits: the name may be wanted again.
-func removeNamespace(client kubernetes.Interface, name string) error {
-	gone := func(ctx context.Context) (bool, error) {
-		err := client.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{})
-		if apierrors.IsConflict(err) {
-			return false, nil
-		}
-		return apierrors.IsNotFound(err), ctrlclient.IgnoreNotFound(err)
-	}
-	if err := wait.PollUntilContextTimeout(
-		context.Background(), 500*time.Millisecond, 3*time.Minute, true, gone,
-	); err != nil {
-		return fmt.Errorf("remove namespace %s: %w", name, err)
-	}
-	return nil
-}
-
-// firstTrouble is what the cluster says about a pod that does not run, for an error.
-func firstTrouble(ctx context.Context, client kubernetes.Interface, namespace string) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-	defer cancel()
-	events, err := client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "type=Warning"})
-	if err != nil {
-		return err
-	}
-	slices.SortFunc(events.Items, func(a, b corev1.Event) int { return b.LastTimestamp.Compare(a.LastTimestamp.Time) })
-	for _, e := range events.Items {
-		return fmt.Errorf("the last warning is about %s %s: %s: %s", e.InvolvedObject.Kind, e.InvolvedObject.Name,
-			e.Reason, e.Message)
-	}
-	return errors.New("no warning events")
 }
