@@ -34,6 +34,9 @@ cuts what stands before these five to 58 characters. */}}
 - apiGroups: [snapshot.storage.k8s.io]
   resources: [volumesnapshots, volumesnapshotcontents, volumesnapshotclasses]
   verbs: [get, list, watch]
+- apiGroups: [hostpathprovisioner.kubevirt.io]
+  resources: [hostpathprovisioners]
+  verbs: [get, list, watch]
 {{- end -}}
 
 {{/* In the whole cluster: what a volume gets that nobody's claim has any more. */}}

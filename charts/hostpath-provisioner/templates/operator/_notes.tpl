@@ -37,6 +37,14 @@ kubectl label namespace {{ $namespace }} --overwrite pod-security.kubernetes.io/
 # Wait for the operator. It brings the definition of HostPathProvisioner; until it is ready the API server refuses every one.
 kubectl --namespace {{ $namespace }} rollout status deployment/{{ include "hostpath-provisioner.operator.name" . }}
 
+{{- if .Capabilities.APIVersions.Has "hostpathprovisioner.kubevirt.io/v1beta1/HostPathProvisioner" }}
+
+# This cluster has known HostPathProvisioners before. If there is one, apply no other: its condition NotServed says what it waits for.
+# If kubevirt's operator made it: docs/how-to/take-over-from-kubevirt.md, step 2.
+kubectl describe hostpathprovisioners
+
+# Only if there is none:
+{{- end }}
 # The HostPathProvisioner that these values stand for; its lists replace theirs:
 kubectl apply -f - <<EOF
 {{ $resource }}

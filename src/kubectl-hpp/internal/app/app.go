@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/buildinfo"
@@ -42,8 +43,9 @@ type plugin struct {
 	driver, driverNamespace string
 	now                     func() time.Time
 	// client and exec stand in for the cluster; where they are nil, the kubeconfig says where it is.
-	client kubernetes.Interface
-	exec   func(ctx context.Context, command []string) (stdout, stderr []byte, err error)
+	client  kubernetes.Interface
+	objects dynamic.Interface // of kinds that are not Kubernetes' own
+	exec    func(ctx context.Context, command []string) (stdout, stderr []byte, err error)
 }
 
 // long is what the help says.

@@ -146,6 +146,7 @@ func (is *installation) run(t *testing.T, namespace string, args ...string) (std
 	p := &plugin{
 		IOStreams: genericclioptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &problems},
 		flags:     genericclioptions.NewConfigFlags(true), now: testNow, client: is.api, exec: is.exec,
+		objects: dynamicClient(),
 	}
 	code = p.run(t.Context(), append(args, "--namespace", namespace, "--driver", testDriver))
 	return out.String(), problems.String(), code

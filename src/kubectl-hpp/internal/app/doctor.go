@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -103,7 +104,7 @@ func (p *plugin) doctorFacts(ctx context.Context) (f doctor.Facts, err error) {
 	if f.Facts, err = p.read(ctx, namespace, askStatus, askVolumes); err != nil {
 		return f, err
 	}
-	if err = f.ReadPods(ctx, api); err != nil {
+	if err = errors.Join(f.ReadPods(ctx, api), p.readResources(ctx, &f.Facts)); err != nil {
 		return f, err
 	}
 	if is, err := api.Discovery().ServerVersion(); err == nil { // else it is said that it is not known

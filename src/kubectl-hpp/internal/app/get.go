@@ -207,7 +207,7 @@ func (p *plugin) getTrash() *cobra.Command {
 // show writes rows, and says so where a person sees none.
 func show[T any](g *getting, rows table.Rows[T], what string) error {
 	if len(rows.All) == 0 && (g.output == table.Table || g.output == table.Wide) {
-		g.note("no " + what + " found")
+		g.note("no " + what + " found" + within(g.filter.Namespace))
 	}
 	return rows.Write(g.Out, g.output)
 }

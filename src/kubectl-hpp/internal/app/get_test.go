@@ -21,8 +21,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/dynamic"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/buildinfo"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/cluster/clustertest"
@@ -299,6 +302,30 @@ type setting struct {
 	volumes []nodeapi.VolumeStatus
 	execErr error
 	lacks   []string // rights
+	// resources are HostPathProvisioners.
+	resources []runtime.Object
+}
+
+// dynamicClient has HostPathProvisioners.
+func dynamicClient(resources ...runtime.Object) dynamic.Interface {
+	scheme := runtime.NewScheme()
+	if err := v1beta1.AddToScheme(scheme); err != nil {
+		panic(err)
+	}
+	return dynamicfake.NewSimpleDynamicClient(scheme, resources...)
+}
+
+// waitingResource is one that kubevirt's operator still serves.
+func waitingResource() runtime.Object {
+	r := &v1beta1.HostPathProvisioner{ObjectMeta: named("", "hostpath-provisioner")}
+	r.Status.Conditions = []metav1.Condition{
+		{Type: v1beta1.Available, Status: metav1.ConditionTrue, Reason: "Complete"},
+		{
+			Type: v1beta1.NotServed, Status: metav1.ConditionTrue, Reason: "KubevirtOperatorRuns",
+			Message: "stop it: kubectl scale deployment --namespace=storage hostpath-provisioner-operator --replicas=0",
+		},
+	}
+	return r
 }
 
 // run gives what the plugin writes, and how it ends.
@@ -309,7 +336,7 @@ func (s setting) run(t *testing.T, args ...string) (stdout, stderr string, code 
 	p := &plugin{
 		IOStreams: genericclioptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &problems},
 		flags:     genericclioptions.NewConfigFlags(true), now: clock,
-		client: clustertest.Allow(fake.NewClientset(s.objects...), s.lacks...),
+		client: clustertest.Allow(fake.NewClientset(s.objects...), s.lacks...), objects: dynamicClient(s.resources...),
 	}
 	p.exec = func(_ context.Context, command []string) ([]byte, []byte, error) {
 		if s.execErr != nil {
@@ -352,6 +379,9 @@ func TestPictures(t *testing.T) {
 		execErr: apierrors.NewForbidden(schema.GroupResource{Resource: "pods/exec"}, "hpp-controller-1",
 			errors.New("ask an admin")),
 	}
+	operated := setting{
+		objects: objects(), status: well(), volumes: volumes()[1:3], resources: []runtime.Object{waitingResource()},
+	}
 	half := setting{objects: objects(), status: well(), volumes: volumes()[1:3]}
 	half.objects[0] = withoutProvisioner(controllerPod())
 	shop := setting{objects: objects(), status: well(), volumes: volumes()}
@@ -371,6 +401,7 @@ func TestPictures(t *testing.T) {
 		"status-troubled":       {usual, "status"},
 		"status-well":           {setting{objects: objects(), status: well(), volumes: volumes()[1:3]}, "status"},
 		"status-half":           {half, "status"},
+		"status-operator-waits": {operated, "status"},
 		"status-without-rights": {forbidden, "status"},
 		"status-no-controller":  {setting{objects: objects()[1:]}, "status --driver " + driver},
 		"status-guessed-driver": {setting{objects: objects()[1:]}, "status"},

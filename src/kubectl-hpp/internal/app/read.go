@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
@@ -95,6 +96,20 @@ func (p *plugin) readPods(ctx context.Context, f *facts.Facts) error {
 		return err
 	}
 	return f.ReadPods(ctx, api)
+}
+
+func (p *plugin) readResources(ctx context.Context, f *facts.Facts) error {
+	api := p.objects
+	if api == nil {
+		config, err := p.flags.ToRESTConfig()
+		if err != nil {
+			return fmt.Errorf("read the kubeconfig: %w", err)
+		}
+		if api, err = dynamic.NewForConfig(config); err != nil {
+			return err
+		}
+	}
+	return f.ReadResources(ctx, api)
 }
 
 // note says something beside what was asked for.

@@ -30,6 +30,9 @@ func (p *plugin) status() *cobra.Command {
 			if err == nil && f.ControllerPods == nil {
 				err = p.readPods(c.Context(), &f)
 			}
+			if err == nil {
+				err = p.readResources(c.Context(), &f)
+			}
 			if err != nil {
 				return err
 			}

@@ -12,10 +12,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/pager"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/persistentvolume"
 )
 
@@ -32,7 +35,8 @@ type State struct {
 	DriverPods []corev1.Pod // of the nodes; these and the next are read by ReadPods
 	// ControllerPods are those of the controller, also those that are not ready.
 	ControllerPods []corev1.Pod
-	Missing        []string // what was not read and which right is missing, one sentence each
+	Resources      []v1beta1.HostPathProvisioner // of an operator; read by ReadResources
+	Missing        []string                      // what was not read and which right is missing, one sentence each
 }
 
 // Read reads what the user may read, of a namespace or with "" of all. A right that is missing is no error. The
@@ -88,6 +92,28 @@ func (s *State) ReadPods(ctx context.Context, api kubernetes.Interface) error {
 	}.read(ctx)
 	if missing != "" {
 		s.Missing = append(s.Missing, missing)
+	}
+	return err
+}
+
+// ReadResources reads what an operator is to serve, if there is one.
+func (s *State) ReadResources(ctx context.Context, api dynamic.Interface) error {
+	missing, err := listing{
+		"hostpathprovisioners", "",
+		paged(api.Resource(v1beta1.GroupVersion().WithResource("hostpathprovisioners")).List),
+		func(object runtime.Object) {
+			var is v1beta1.HostPathProvisioner
+			one, ok := object.(*unstructured.Unstructured)
+			if ok && runtime.DefaultUnstructuredConverter.FromUnstructured(one.Object, &is) == nil {
+				s.Resources = append(s.Resources, is)
+			}
+		},
+	}.read(ctx)
+	if missing != "" {
+		s.Missing = append(s.Missing, missing)
+	}
+	if apierrors.IsNotFound(err) { // nor is there a definition
+		return nil
 	}
 	return err
 }

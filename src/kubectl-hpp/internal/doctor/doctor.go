@@ -47,8 +47,8 @@ type Facts struct {
 // Examine gives all checks, in the order in which things depend on each other.
 func Examine(f Facts) []Check {
 	return slices.Concat(
-		f.kubernetes(), f.csiDriver(), f.controller(), f.versions(), f.kernels(), f.nodes(), f.pools(), f.classes(),
-		f.snapshots(), f.clocks(), f.rights(),
+		f.kubernetes(), f.resources(), f.csiDriver(), f.controller(), f.versions(), f.kernels(), f.nodes(), f.pools(),
+		f.classes(), f.snapshots(), f.clocks(), f.rights(),
 	)
 }
 
@@ -95,6 +95,21 @@ func (f Facts) kubernetes() []Check {
 		return one(Fail, fmt.Sprintf("Kubernetes %s is older than %s.", f.Server, oldest), "Upgrade the cluster.")
 	}
 	return one(OK, "Kubernetes "+f.Server+" is supported.")
+}
+
+// resources are what an operator says; where it waits, there is no driver yet, nor all that follows.
+func (f Facts) resources() (checks []Check) {
+	for _, x := range diagnosis.Resources(f.Facts) {
+		level := Warn
+		if x.Severity == diagnosis.Unusable {
+			level = Fail
+		}
+		checks = append(checks, Check{level, x.Message, x.Next})
+	}
+	if len(checks) == 0 && len(f.Resources) > 0 {
+		return one(OK, fmt.Sprintf("The HostPathProvisioner %s is served.", f.Resources[0].Name))
+	}
+	return checks
 }
 
 func (f Facts) csiDriver() []Check {

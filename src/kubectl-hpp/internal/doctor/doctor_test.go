@@ -11,6 +11,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/doctor"
@@ -126,6 +127,23 @@ func rows() []row {
 	return append(nodeRows(), []row{
 		{"old Kubernetes", func(f *doctor.Facts) { f.Server = "1.29.4+k3s1" }, 1, 0},
 		{"unknown Kubernetes", func(f *doctor.Facts) { f.Server = "" }, 0, 1},
+		{"an operator that waits", func(f *doctor.Facts) {
+			f.Resources = resource(metav1.Condition{
+				Type: v1beta1.NotServed, Status: metav1.ConditionTrue, Reason: "KubevirtOperatorRuns",
+				Message: "kubevirt's operator runs",
+			})
+		}, 0, 1},
+		{"an operator that does not get on", func(f *doctor.Facts) {
+			f.Resources = resource(metav1.Condition{
+				Type: v1beta1.Available, Status: metav1.ConditionFalse, Reason: "RolloutIncomplete",
+				Message: "1 of 2 nodes",
+			})
+		}, 1, 0},
+		{"an operator that serves", func(f *doctor.Facts) {
+			f.Resources = resource(metav1.Condition{
+				Type: v1beta1.Available, Status: metav1.ConditionTrue, Reason: "AsExpected",
+			})
+		}, 0, 0},
 		{"no CSIDriver", func(f *doctor.Facts) { f.CSIDriver = nil }, 1, 0},
 		{"a CSIDriver of others", func(f *doctor.Facts) {
 			f.CSIDriver.Spec = storagev1.CSIDriverSpec{PodInfoOnMount: &no}
@@ -155,6 +173,13 @@ func rows() []row {
 		{"no snapshot-controller", func(f *doctor.Facts) { f.SnapshotController = &no }, 0, 1},
 		{"snapshots that may not be seen", func(f *doctor.Facts) { f.SnapshotController = nil }, 0, 1},
 	}...)
+}
+
+// resource is a HostPathProvisioner in a condition.
+func resource(is metav1.Condition) []v1beta1.HostPathProvisioner {
+	one := v1beta1.HostPathProvisioner{ObjectMeta: meta("", "hostpath-provisioner")}
+	one.Status.Conditions = []metav1.Condition{is}
+	return []v1beta1.HostPathProvisioner{one}
 }
 
 func nodeRows() []row {

@@ -34,6 +34,14 @@ func ofController(f facts.Facts) (all []Problem) {
 	return all
 }
 
+// ofResources are what an operator says itself.
+func ofResources(f facts.Facts) (all []Problem) {
+	for _, x := range diagnosis.Resources(f) {
+		all = append(all, Problem{x.Severity, "operator", x.What, x.More})
+	}
+	return all
+}
+
 // ofNodes are what is wrong with nodes and pools.
 func ofNodes(f facts.Facts) (all []Problem) {
 	for _, n := range f.Reported.Nodes {

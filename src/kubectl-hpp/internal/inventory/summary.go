@@ -39,7 +39,7 @@ func Summarize(f facts.Facts, plugin string) Summary {
 	for _, count := range f.Waiting() {
 		sum.Waiting += count
 	}
-	sum.Problems = slices.Concat(sum.Problems, ofController(f), ofClaims(f))
+	sum.Problems = slices.Concat(sum.Problems, ofResources(f), ofController(f), ofClaims(f))
 	if f.Answered() {
 		sum.Version = cmp.Or(f.Reported.Version, sum.Version)
 		sum.add(nodes, f)

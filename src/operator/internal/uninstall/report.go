@@ -27,6 +27,8 @@ func writeReport(out io.Writer, resource v1beta1.HostPathProvisioner, volumes []
 		lines = append(lines, "Volumes: "+gates.Describe(volumes)+".")
 	}
 	lines = append(lines, advice(resource, len(volumes) > 0)...)
+	lines = append(lines, "To keep the release instead, bring it back to the last revision of `helm history RELEASE`: "+
+		"helm rollback RELEASE REVISION")
 	_, err := io.WriteString(out, strings.Join(lines, "\n")+"\n")
 	return err
 }

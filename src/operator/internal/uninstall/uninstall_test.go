@@ -26,6 +26,8 @@ import (
 const (
 	needed = "The operator is still needed: the HostPathProvisioner hostpath-provisioner exists, and nothing else " +
 		"can remove what it runs.\n"
+	keep = "To keep the release instead, bring it back to the last revision of `helm history RELEASE`: " +
+		"helm rollback RELEASE REVISION\n"
 	remove = "  kubectl delete hostpathprovisioners.hostpathprovisioner.kubevirt.io hostpath-provisioner\n"
 	claims = "Delete the claims of its volumes, then it, then uninstall again:\n" + remove +
 		"Or leave the data on the nodes (no pod can use it then): kubectl annotate " +
@@ -101,7 +103,11 @@ func TestCheck(t *testing.T) {
 				err.Error() != "the HostPathProvisioner hostpath-provisioner is left: delete it before the operator" {
 				t.Error(err)
 			}
-			if diff := cmp.Diff(test.want, out.String()); diff != "" {
+			want := test.want
+			if want != "" {
+				want += keep
+			}
+			if diff := cmp.Diff(want, out.String()); diff != "" {
 				t.Error(diff)
 			}
 			if lines := strings.Count(out.String(), "\n"); lines > 15 {
@@ -127,7 +133,7 @@ func TestCheckWithoutAnAnswer(t *testing.T) {
 			volumes: errors.New("timed out"), want: "the HostPathProvisioner hostpath-provisioner is left: delete it " +
 				"before the operator",
 			printed: needed + "  pool fast at /data: unknown volumes\nThe volumes could not be counted: timed " +
-				"out.\nDelete it, then uninstall again:\n" + remove,
+				"out.\nDelete it, then uninstall again:\n" + remove + keep,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
