@@ -50,7 +50,9 @@ func (s *scene) kubevirts(file, node string) string {
 // begin makes the cluster as kubevirt's operator leaves it: an administrator's first look at it.
 func (k *kubevirtsCluster) begin(s *scene) {
 	s.t.Helper()
-	s.mountDisk(k.node, claimedPool, "512M", claimedDisk)
+	if k.claims {
+		s.mountDisk(k.node, claimedPool, "512M", claimedDisk)
+	}
 	s.whenDone(func(ctx context.Context) error {
 		_, err := s.cluster.NodeExec(ctx, k.node, "sh", "-ec", unmounted(pathOf(claimedPool)+"/csi")+
 			"rm -rf "+pathOf(kubevirtPool)+" "+pathOf(claimedPool)+" "+kubevirtStateDir)
@@ -62,14 +64,17 @@ func (k *kubevirtsCluster) begin(s *scene) {
 	s.apply("{apiVersion: v1, kind: Namespace, metadata: {name: " + namespace + "}}")
 	s.apply(s.kubevirts(kubevirtsObjects+"/definition.yaml", k.node))
 	resource := s.kubevirts("testdata/kubevirt-resource.yaml", k.node)
+	files := []string{kubevirtsObjects + "/leftovers.yaml", kubevirtsObjects + "/operator.yaml"}
+	if k.claims {
+		files = append(files, "testdata/kubevirt-claim.yaml", kubevirtsObjects+"/mounter.yaml")
+	} else {
+		resource = regexp.MustCompile(`(?s)    - name: claimed\n.*?(  workload:)`).ReplaceAllString(resource, "$1")
+	}
 	s.eventually("the definition is served", func() (bool, string) {
 		_, err := s.cluster.Kubectl(s.ctx, strings.NewReader(resource), "apply", "--filename", "-")
 		return err == nil, fmt.Sprint(err)
 	})
-	for _, file := range []string{
-		kubevirtsObjects + "/leftovers.yaml", kubevirtsObjects + "/operator.yaml", "testdata/kubevirt-claim.yaml",
-		kubevirtsObjects + "/mounter.yaml",
-	} {
+	for _, file := range files {
 		manifest := s.kubevirts(file, k.node)
 		s.removeWhenDone(manifest)
 		s.apply(manifest)
@@ -81,8 +86,12 @@ func (k *kubevirtsCluster) begin(s *scene) {
 			"--ignore-not-found")
 		return err
 	})
-	k.mountClaim(s)
-	s.runKubevirtsDriver(k.node)
+	pools := []pool{{Name: kubevirtPool, Path: pathOf(kubevirtPool)}}
+	if k.claims {
+		k.mountClaim(s)
+		pools = append(pools, pool{Name: claimedPool, Path: pathOf(claimedPool)})
+	}
+	s.runKubevirtsDriver(k.node, pools)
 }
 
 // mountClaim does on the node what kubevirt's mounter does: a bind mount of the pool's claim, as the kubelet has it for
@@ -109,13 +118,11 @@ const kubevirtsDaemonSet = "hostpath-provisioner-csi"
 
 // runKubevirtsDriver runs a driver under the names, labels and selector of kubevirt's. It is ours, for images of
 // kubevirt's cannot be had here; its stateDir and socket are not those of our release.
-func (s *scene) runKubevirtsDriver(node string) {
+func (s *scene) runKubevirtsDriver(node string, pools []pool) {
 	s.t.Helper()
 	values := s.values("info")
 	values["fullnameOverride"] = "hostpath-provisioner"
-	values["storagePools"] = []pool{
-		{Name: kubevirtPool, Path: pathOf(kubevirtPool)}, {Name: claimedPool, Path: pathOf(claimedPool)},
-	}
+	values["storagePools"] = pools
 	values["storageClasses"] = []class{}
 	driver, _ := values["driver"].(map[string]any)
 	driver["stateDir"] = kubevirtStateDir
@@ -175,7 +182,11 @@ func (s *scene) asKubevirts(manifest string) string {
 // which refuses everything, its driver, and the finalizer that nobody would remove.
 func (s *suite) letKubevirtsResourceGo(ctx context.Context) error {
 	kubectl := func(args ...string) (string, error) { return s.cluster.Kubectl(ctx, nil, args...) }
-	_, err := kubectl("delete", "validatingwebhookconfiguration", kubevirtWebhook, "--ignore-not-found")
+	there, err := kubectl("get", "customresourcedefinition", definition, "--ignore-not-found", "--output", "name")
+	if there == "" {
+		return err
+	}
+	_, err = kubectl("delete", "validatingwebhookconfiguration", kubevirtWebhook, "--ignore-not-found")
 	_, gone := kubectl("delete", "daemonset", kubevirtsDaemonSet, "--namespace", namespace, "--ignore-not-found")
 	left, listed := kubectl("get", "hostpathprovisioners", "--ignore-not-found", "--output", "name")
 	errs := []error{err, gone, listed}

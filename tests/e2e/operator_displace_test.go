@@ -12,6 +12,7 @@ import (
 // kubevirtsCluster is a cluster in which kubevirt's operator runs, and what is asked of its pods and volumes later.
 type kubevirtsCluster struct {
 	node          string
+	claims        bool              // a pool of the resource has a pvcTemplate
 	plain, backed *corev1.Pod       // they write all the time: to a volume in a directory, and on a pool's claim
 	volumes       map[string]string // by claim
 	mounted       string            // the mount at the path of the pool with a claim
@@ -38,7 +39,7 @@ capacity: 79Gi
 `
 
 func TestTakeoverFromKubevirtsOperator(t *testing.T) {
-	k := kubevirtsCluster{node: world.workers[1], volumes: map[string]string{}}
+	k := kubevirtsCluster{node: world.workers[1], claims: true, volumes: map[string]string{}}
 	replacing(t, "a cluster that runs kubevirt's operator moves here while pods write",
 		step{"KubevirtsOperatorRuns", func(s *scene) { k.begin(s) }},
 		step{"PodsWriteToItsVolumes", func(s *scene) { k.use(s) }},
@@ -96,12 +97,7 @@ func TestTakeoverFromKubevirtsOperator(t *testing.T) {
 			if !containsAll(said, []string{"Available", k.node, kubevirtPool, claimedPool}) {
 				s.t.Errorf("the page's checks print %s", said)
 			}
-			s.typed(takeoverPage, "hostpath-provisioner-operator-lock",
-				"kubectl --namespace "+namespace+" delete --ignore-not-found \\\n  certificate",
-				"echo there is no certificate")
-			if left := s.names("deployment", kubevirtOperator); left != "" {
-				s.t.Errorf("%s is left", left)
-			}
+			k.removeOperator(s)
 		}},
 		step{"OldAndNewVolumesWork", func(s *scene) { k.serves(s) }},
 		step{"TheResourceGoesCleanly", func(s *scene) {
@@ -116,6 +112,16 @@ func TestTakeoverFromKubevirtsOperator(t *testing.T) {
 			s.poolClaimIs(claimedPool, k.node, corev1.ClaimBound)
 		}},
 	)
+}
+
+// removeOperator types what removes kubevirt's operator; cert-manager has made nothing for it here.
+func (k *kubevirtsCluster) removeOperator(s *scene) {
+	s.t.Helper()
+	s.typed(takeoverPage, "hostpath-provisioner-operator-lock",
+		"kubectl --namespace "+namespace+" delete --ignore-not-found \\\n  certificate", "echo there is no certificate")
+	if left := s.names("deployment", kubevirtOperator); left != "" {
+		s.t.Errorf("%s is left", left)
+	}
 }
 
 // use lets pods write to volumes of both pools, and takes away what the stand-in has put beside them that kubevirt's

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // TestTutorial types what docs/tutorial/first-volume.md prints, once its cluster is there, and README's first volume.
@@ -36,13 +38,19 @@ func TestTutorial(t *testing.T) {
 			s.vanishes(node, volumePath(poolLocal, volume))
 		}},
 		step{"FirstVolumeOfREADME", func(s *scene) {
-			s.typed("../README.md", "kubectl logs writer", "fast", classOf(poolLocal), "busybox", s.image("selftest"),
-				"command: [sh, -c, \"date >> /data/dates; cat /data/dates; sleep infinity\"]",
-				"args: [append-loop, /data/lines]")
-			pv := s.bound("data")
+			pv := s.firstVolume("fast", classOf(poolLocal))
 			s.existsOnlyOn(s.nodeOf(pv), volumePath(poolLocal, pv.Name)+"/lines")
 		}},
 	)
+}
+
+// firstVolume types README's first volume, of the class that it names or of another in its place.
+func (s *scene) firstVolume(class ...string) *corev1.PersistentVolume {
+	s.t.Helper()
+	s.typed("../README.md", "kubectl logs writer", append(class, "busybox", s.image("selftest"),
+		"command: [sh, -c, \"date >> /data/dates; cat /data/dates; sleep infinity\"]",
+		"args: [append-loop, /data/lines]")...)
+	return s.bound("data")
 }
 
 // TestEphemeralVolume applies the pod that docs/how-to/ephemeral-volumes.md prints.

@@ -117,15 +117,7 @@ func (l *lostNode) dies(s *scene) {
 	}
 	s.must(schedule(s.ctx, "cordon"))
 	s.whenDone(func(ctx context.Context) error { return schedule(ctx, "uncordon") })
-	s.whenDone(func(ctx context.Context) error {
-		if !l.dead {
-			return nil
-		}
-		return s.cluster.RestartNode(ctx, l.name)
-	})
-	l.dead = true
-	s.must(s.cluster.KillNode(s.ctx, l.name))
-	l.since = time.Now()
+	l.kill(s)
 	s.create(s.claim("pinned", classOf(poolSecond), "16Mi"))
 	s.create(s.pod("pinned", claimed("pinned"), writeData()...))
 	s.eventually("the scheduler has selected "+l.name, func() (bool, string) {
@@ -135,6 +127,20 @@ func (l *lostNode) dies(s *scene) {
 		return selected == l.name, fmt.Sprintf("%q, %v", selected, err)
 	})
 	s.must(schedule(s.ctx, "uncordon"))
+}
+
+// kill cuts the node's power until the feature is over, or it returns.
+func (l *lostNode) kill(s *scene) {
+	s.t.Helper()
+	s.whenDone(func(ctx context.Context) error {
+		if !l.dead {
+			return nil
+		}
+		return s.cluster.RestartNode(ctx, l.name)
+	})
+	l.dead = true
+	s.must(s.cluster.KillNode(s.ctx, l.name))
+	l.since = time.Now()
 }
 
 // another waits until another worker has the controller, to which the nodes go over, and uses a volume there.
@@ -231,4 +237,58 @@ func (s *scene) letGo(volume string) {
 		err := s.api.Get(s.ctx, volume, "", &v)
 		return apierrors.IsNotFound(err), fmt.Sprintf("%s, %v", v.Status.Phase, err)
 	})
+}
+
+// TestNodeIsReleased types what else the page says of a node that does not come back soon: its pods go, its volumes are
+// given up although there is a Node object, and all orphans are adopted, as in a cluster that is built anew.
+func TestNodeIsReleased(t *testing.T) {
+	nightly(t)
+	const page = "how-to/lose-a-node.md"
+	var lost lostNode
+	const taint = "taint nodes NODE node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
+	alone(t, "a node that is off is released, and what it had is adopted when it is back",
+		step{"ItDies", func(s *scene) {
+			controller := s.readyControllers(1)[0].Spec.NodeName
+			lost.name = s.workers[slices.IndexFunc(s.workers, func(node string) bool { return node != controller })]
+			s.create(s.claim("used", classOf(poolSecond), "16Mi"))
+			s.create(on(lost.name, s.pod("used", claimed("used"), appendLines()...)))
+			s.running("used")
+			lost.used = s.bound("used").Name
+			lost.kill(s)
+			s.nodeIs(lost.name, notConnected)
+		}},
+		step{"ItsPodsGoByTheTaint", func(s *scene) {
+			s.remove(s.pod("used", corev1.VolumeSource{}))
+			s.typed(page, taint, "NODE", lost.name)
+			s.eventually("the pod on the dead node is gone", func() (bool, string) {
+				var p corev1.Pod
+				err := s.api.Get(s.ctx, "used", s.namespace, &p)
+				return apierrors.IsNotFound(err), fmt.Sprint(err)
+			})
+		}},
+		step{"ItsVolumesAreGivenUp", func(s *scene) {
+			given := s.typedLine(page, "node release NODE --apply", "NODE", lost.name)
+			_, commands, found := strings.Cut(given, "kubectl delete ")
+			if !found {
+				s.t.Fatalf("no command that deletes the claim is printed:\n%s", given)
+			}
+			s.bash("kubectl delete " + commands)
+			s.letGo(lost.used)
+		}},
+		step{"AllOrphansAreAdopted", func(s *scene) {
+			s.must(s.cluster.RestartNode(s.ctx, lost.name))
+			lost.dead = false
+			s.kubectl("taint", "nodes", lost.name, "node.kubernetes.io/out-of-service-")
+			s.driverPod(lost.name)
+			s.nodeIs(lost.name, connected)
+			s.said("Node", lost.name, "VolumesOrphaned", poolSecond, lost.used)
+			s.typed(page, "adopt --apply $(")
+			s.has("used", lost.used)
+			s.output(s.pod("reader", claimed("used"), "read", dataDir+"/lines"))
+			s.deletePod("reader")
+			s.typed("how-to/move-a-disk.md", `:"Delete"`, "ID", lost.used)
+			s.remove(s.claim("used", "", "0"))
+			s.gone(lost.used)
+		}},
+	)
 }
