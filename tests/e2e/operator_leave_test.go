@@ -13,6 +13,7 @@ func TestTakeoverByHelmAlone(t *testing.T) {
 	}
 	replacing(t, "a cluster that runs kubevirt's operator moves to our driver alone while a pod writes",
 		step{"KubevirtsOperatorRuns", func(s *scene) {
+			s.whenDone(s.bare) // after kubevirt's CSIDriver has gone, which has the name of ours
 			k.begin(s)
 			s.apply(kubevirtClass)
 			s.deleteWhenDone("storageclass", "e2e-hostpath-csi")

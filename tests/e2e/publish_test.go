@@ -155,7 +155,8 @@ func (s *scene) publish(address string) (version string) {
 	for _, name := range []string{"Images", "Chart"} {
 		commands += strings.NewReplacer("published.txt", dir+"/published.txt", "push.txt", dir+"/push.txt",
 			"login ghcr.io", "login --plain-http "+address, "logout ghcr.io", "logout "+address,
-			"package ", "package --destination "+dir+" ", `push "`, `push --plain-http "`+dir+"/",
+			`"$HELM" package `, `"$HELM" package --destination `+dir+" ",
+			`"$HELM" push "`, `"$HELM" push --plain-http "`+dir+"/",
 		).Replace(s.releaseStep(name))
 	}
 	s.bash(commands)

@@ -32,6 +32,7 @@ func Resources(f facts.Facts) (all []Finding) {
 // troubles are the conditions that say that something is wrong, Available where it is not true.
 func troubles() map[string]Severity {
 	return map[string]Severity{
-		v1beta1.Available: Unusable, v1beta1.Degraded: Limited, v1beta1.NotServed: Noteworthy, v1beta1.Deleting: Noteworthy,
+		v1beta1.Available: Unusable, v1beta1.Degraded: Limited,
+		v1beta1.NotServed: Noteworthy, v1beta1.Deleting: Noteworthy,
 	}
 }

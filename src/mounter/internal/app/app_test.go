@@ -15,7 +15,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -129,16 +128,6 @@ func (m *mounter) becomes(tb testing.TB, status int, says string) {
 		code, text := m.asks(tb, "/readyz")
 		return code == status && strings.Contains(text, says)
 	})
-}
-
-// wait waits for something, as long as a slow machine needs.
-func wait(tb testing.TB, what func() bool, why func() string) {
-	tb.Helper()
-	for end := time.Now().Add(2 * time.Minute); !what(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			tb.Fatal(why())
-		}
-	}
 }
 
 // terminate ends the mounter as the kubelet does.

@@ -265,7 +265,7 @@ func TestKeepsWhatItLacks(t *testing.T) {
 		pv.Name, pv.Spec.HostPath.Path = "pvc-zlast", filepath.Join(n.Base, "shop-data-pvc-zlast")
 		return pv
 	}())
-	waittest.Until(t, "a volume that comes later is made", func() bool { return len(listDirectory(t, n.Base)) > len(want) })
+	waittest.Until(t, "a later volume is made", func() bool { return len(listDirectory(t, n.Base)) > len(want) })
 	n.hasEntries(t, "kept", append(want, "shop-data-pvc-zlast")...)
 	info, err := os.Stat(filepath.Join(n.Base, dir))
 	if err != nil || info.Mode() != fs.ModeDir|0o777 {
