@@ -77,7 +77,7 @@ func (r *published) runs(s *scene, names ...string) {
 // install types README's commands, from the namespace to the first volume.
 func (r *published) install(s *scene) {
 	s.whenDone(func(ctx context.Context) error { return s.install(ctx, s.values("info")) })
-	s.mountBtrfs(r.node, readmePool, "1G", "/mnt/ssd")
+	s.mountBtrfs(r.node, readmePool, "4G", "/mnt/ssd") // the volume is to have 1Gi
 	s.must(s.bare(s.ctx))
 	s.kubectl("delete", "namespace", namespace, "--ignore-not-found")
 	r.values = filepath.Join(s.artifacts, "readme-values.yaml")
@@ -152,14 +152,11 @@ func (s *scene) publish(address string) (version string) {
 	commands := fmt.Sprintf("export HELM=%s HELM_REGISTRY_CONFIG=%s/login GITHUB_ENV=%[2]s/env GITHUB_REF_NAME=v%s "+
 		"REGISTRY=%s/hostpath-provisioner GITHUB_ACTOR=e2e PASSWORD=any\n", s.helm, dir, is.Version, address)
 	commands += s.releaseStep("The tag is the version of chart and app") + `. "$GITHUB_ENV"` + "\n"
-	for _, name := range []string{"Images", "Chart"} {
-		commands += strings.NewReplacer("published.txt", dir+"/published.txt", "push.txt", dir+"/push.txt",
-			"login ghcr.io", "login --plain-http "+address, "logout ghcr.io", "logout "+address,
-			`"$HELM" package `, `"$HELM" package --destination `+dir+" ",
-			`"$HELM" push "`, `"$HELM" push --plain-http "`+dir+"/",
-		).Replace(s.releaseStep(name))
-	}
-	s.bash(commands)
+	s.bash(commands + strings.NewReplacer("published.txt", dir+"/published.txt", "push.txt", dir+"/push.txt",
+		"login ghcr.io", "login --plain-http "+address, "logout ghcr.io", "logout "+address,
+		`"$HELM" package `, `"$HELM" package --destination `+dir+" ",
+		`"$HELM" push "`, `"$HELM" push --plain-http "`+dir+"/",
+	).Replace(s.releaseStep("Images")+s.releaseStep("Chart")))
 	published, err := os.ReadFile(filepath.Join(dir, "published.txt"))
 	s.must(err)
 	for _, name := range append(product.Names(), "charts/hostpath-provisioner") {

@@ -45,7 +45,7 @@ driver  the built driver alone over its socket, on a directory and on filesystem
 copies  its snapshots and clones: on btrfs with quota of much and of little, elsewhere beside cp
 burst   claims with a pod each on a kind cluster, beside rancher local-path and a driver that only mounts
 pods    how soon a pod runs, beside local-path and emptyDir, a volume grows, and a full node's pods are back
-all     all of these (default)
+all     each of these (default)
 
 The report goes to a new folder below -out: report.md, and bench.txt for benchstat, which compares two runs.
 

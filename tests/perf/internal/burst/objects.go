@@ -30,8 +30,8 @@ func createAll(ctx context.Context, o Options, s System, namespace string, w *wa
 			if err != nil {
 				return fmt.Errorf("create a claim: %w", err)
 			}
-			if _, err := o.Client.CoreV1().Pods(namespace).Create(ctx, workload.Pod(name, o.Image, workload.Claimed(name)),
-				metav1.CreateOptions{}); err != nil {
+			pod := workload.Pod(name, o.Image, workload.Claimed(name))
+			if _, err := o.Client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
 				return fmt.Errorf("create a pod: %w", err)
 			}
 			return nil

@@ -36,7 +36,8 @@ func two(what string, samples []time.Duration) []report.Figure {
 	is := stat.Summarize(samples)
 	figure := func(which string, value time.Duration) report.Figure {
 		return report.Figure{
-			Name: what + " " + which, Value: value.Seconds(), Unit: report.Seconds, Samples: is.N, NotMeasured: is.N == 0,
+			Name: what + " " + which, Value: value.Seconds(), Unit: report.Seconds, Samples: is.N,
+			NotMeasured: is.N == 0,
 		}
 	}
 	return []report.Figure{figure("p50", is.P50), figure(is.TailName(), is.Tail)}

@@ -45,7 +45,9 @@ func (r *run) list(kind, name string) *cache.ListWatch {
 
 // watchAll begins to look at all pods. What it returns waits until so many have been in a state, and says since when by
 // their names.
-func (r *run) watchAll(ctx context.Context, pods int, is func(object any) bool) (await func() (map[string]time.Time, error)) {
+func (r *run) watchAll(
+	ctx context.Context, pods int, is func(object any) bool,
+) (await func() (map[string]time.Time, error)) {
 	ctx, cancel := context.WithTimeout(ctx, waitTimeout)
 	at := map[string]time.Time{}
 	ended := make(chan error, 1)
