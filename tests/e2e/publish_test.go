@@ -120,7 +120,7 @@ func (r *published) manifests(s *scene) {
 	s.onNode(controlPlane, "sed -i 's#"+seedPath+"#"+pathOf(poolLocal)+"#' /tmp/deploy/hostpathprovisioner_cr.yaml")
 	remove := func(ctx context.Context) error {
 		err := s.withoutResource(ctx)
-		_, deleteErr := s.cluster.Kubectl(ctx, nil, "delete", "--filename", "/tmp/deploy/operator.yaml",
+		_, deleteErr := s.cluster.Kubectl(ctx, nil, "delete", "--ignore-not-found", "--filename", "/tmp/deploy/operator.yaml",
 			"--filename", "/tmp/deploy/webhook.yaml", "--filename", "/tmp/deploy/storageclass-wffc-csi.yaml")
 		return errors.Join(err, deleteErr)
 	}
@@ -130,7 +130,8 @@ func (r *published) manifests(s *scene) {
 		}
 		return nil
 	})
-	s.typed(operatorPage, "deploy/namespace.yaml", "deploy/", "/tmp/deploy/")
+	s.typed(operatorPage, "deploy/namespace.yaml", "deploy/", "/tmp/deploy/",
+		"kubectl apply", "kubectl apply --namespace "+namespace) // a user is in none
 	s.kubectl("wait", "hostpathprovisioners/"+customResource, "--for=condition=Available", "--timeout=5m")
 	r.runs(s, "operator", "controller", "driver")
 	s.create(s.claim("manifests", seedClass, "16Mi"))
