@@ -120,8 +120,9 @@ func (r *published) manifests(s *scene) {
 	s.onNode(controlPlane, "sed -i 's#"+seedPath+"#"+pathOf(poolLocal)+"#' /tmp/deploy/hostpathprovisioner_cr.yaml")
 	remove := func(ctx context.Context) error {
 		err := s.withoutResource(ctx)
-		_, deleteErr := s.cluster.Kubectl(ctx, nil, "delete", "--ignore-not-found", "--filename", "/tmp/deploy/operator.yaml",
-			"--filename", "/tmp/deploy/webhook.yaml", "--filename", "/tmp/deploy/storageclass-wffc-csi.yaml")
+		_, deleteErr := s.cluster.Kubectl(ctx, nil, "delete", "--ignore-not-found",
+			"--filename", "/tmp/deploy/operator.yaml", "--filename", "/tmp/deploy/webhook.yaml",
+			"--filename", "/tmp/deploy/storageclass-wffc-csi.yaml")
 		return errors.Join(err, deleteErr)
 	}
 	s.whenDone(func(ctx context.Context) error {
