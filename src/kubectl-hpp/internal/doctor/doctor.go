@@ -10,8 +10,10 @@ import (
 	"strings"
 
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/version"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/abridge"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/diagnosis"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/facts"
@@ -106,8 +108,14 @@ func (f Facts) resources() (checks []Check) {
 		}
 		checks = append(checks, Check{level, x.Message, x.Next})
 	}
-	if len(checks) == 0 && len(f.Resources) > 0 {
-		return one(OK, fmt.Sprintf("The HostPathProvisioner %s is served.", f.Resources[0].Name))
+	for _, r := range f.Resources {
+		switch c := meta.FindStatusCondition(r.Status.Conditions, v1beta1.Available); {
+		case c == nil:
+			checks = append(checks, Check{Warn, fmt.Sprintf("The HostPathProvisioner %s has no status: no operator has "+
+				"looked at it.", r.Name), []string{"kubectl get deployments -A | grep operator"}})
+		case len(checks) == 0:
+			checks = one(OK, fmt.Sprintf("The HostPathProvisioner %s is served.", r.Name))
+		}
 	}
 	return checks
 }

@@ -128,7 +128,7 @@ func rows() []row {
 		{"old Kubernetes", func(f *doctor.Facts) { f.Server = "1.29.4+k3s1" }, 1, 0},
 		{"unknown Kubernetes", func(f *doctor.Facts) { f.Server = "" }, 0, 1},
 		{"an operator that waits", func(f *doctor.Facts) {
-			f.Resources = resource(metav1.Condition{
+			f.Resources = resource(metav1.Condition{Type: v1beta1.Available, Status: metav1.ConditionTrue}, metav1.Condition{
 				Type: v1beta1.NotServed, Status: metav1.ConditionTrue, Reason: "KubevirtOperatorRuns",
 				Message: "kubevirt's operator runs",
 			})
@@ -139,6 +139,9 @@ func rows() []row {
 				Message: "1 of 2 nodes",
 			})
 		}, 1, 0},
+		{"no operator", func(f *doctor.Facts) {
+			f.Resources = resource()
+		}, 0, 1},
 		{"an operator that serves", func(f *doctor.Facts) {
 			f.Resources = resource(metav1.Condition{
 				Type: v1beta1.Available, Status: metav1.ConditionTrue, Reason: "AsExpected",
@@ -175,10 +178,10 @@ func rows() []row {
 	}...)
 }
 
-// resource is a HostPathProvisioner in a condition.
-func resource(is metav1.Condition) []v1beta1.HostPathProvisioner {
+// resource is a HostPathProvisioner with conditions.
+func resource(is ...metav1.Condition) []v1beta1.HostPathProvisioner {
 	one := v1beta1.HostPathProvisioner{ObjectMeta: meta("", "hostpath-provisioner")}
-	one.Status.Conditions = []metav1.Condition{is}
+	one.Status.Conditions = is
 	return []v1beta1.HostPathProvisioner{one}
 }
 
