@@ -111,8 +111,8 @@ func (f Facts) resources() (checks []Check) {
 	for _, r := range f.Resources {
 		switch c := meta.FindStatusCondition(r.Status.Conditions, v1beta1.Available); {
 		case c == nil:
-			checks = append(checks, Check{Warn, fmt.Sprintf("The HostPathProvisioner %s has no status: no operator has "+
-				"looked at it.", r.Name), []string{"kubectl get deployments -A | grep operator"}})
+			says := fmt.Sprintf("The HostPathProvisioner %s has no status: no operator has looked at it.", r.Name)
+			checks = append(checks, Check{Warn, says, []string{"kubectl get deployments -A | grep operator"}})
 		case len(checks) == 0:
 			checks = one(OK, fmt.Sprintf("The HostPathProvisioner %s is served.", r.Name))
 		}

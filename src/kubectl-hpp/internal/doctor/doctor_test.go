@@ -128,7 +128,8 @@ func rows() []row {
 		{"old Kubernetes", func(f *doctor.Facts) { f.Server = "1.29.4+k3s1" }, 1, 0},
 		{"unknown Kubernetes", func(f *doctor.Facts) { f.Server = "" }, 0, 1},
 		{"an operator that waits", func(f *doctor.Facts) {
-			f.Resources = resource(metav1.Condition{Type: v1beta1.Available, Status: metav1.ConditionTrue}, metav1.Condition{
+			available := metav1.Condition{Type: v1beta1.Available, Status: metav1.ConditionTrue}
+			f.Resources = resource(available, metav1.Condition{
 				Type: v1beta1.NotServed, Status: metav1.ConditionTrue, Reason: "KubevirtOperatorRuns",
 				Message: "kubevirt's operator runs",
 			})
