@@ -113,7 +113,9 @@ func forced(t *testing.T, w *world) {
 		"  kubectl delete hostpathprovisioners.hostpathprovisioner.kubevirt.io hostpath-provisioner\n"+
 		"Or leave the data on the nodes (no pod can use it then): kubectl annotate "+
 		"hostpathprovisioners.hostpathprovisioner.kubevirt.io hostpath-provisioner "+
-		"hostpathprovisioner.kubevirt.io/delete-with-volumes=true\n")
+		"hostpathprovisioner.kubevirt.io/delete-with-volumes=true\n"+
+		"To keep the release instead, bring it back to the last revision of `helm history RELEASE`: "+
+		"helm rollback RELEASE REVISION\n")
 	harness.Change(t, w.Server, named(), func(r *v1beta1.HostPathProvisioner) {
 		r.Annotations = map[string]string{names.ForceDelete: "true"}
 		r.Finalizers = append(r.Finalizers, names.KubevirtFinalizer) // nobody else would ever remove it

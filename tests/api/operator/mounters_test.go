@@ -64,7 +64,8 @@ func mounters(t *testing.T, w *world) {
 	w.Gone(t, account)
 }
 
-// ourMounter is a Deployment as this operator applies it for a pool and a node.
+// ourMounter is a Deployment as this operator applies it for a pool and a node; its claim is never bound, so that the
+// nodes played here do not call it complete.
 func ourMounter(pool, node string) *appsv1.Deployment {
 	labels := map[string]string{
 		names.OwnedBy: names.CustomResource, names.PoolLabel: pool, "app.kubernetes.io/component": "mounter",
@@ -80,6 +81,11 @@ func ourMounter(pool, node string) *appsv1.Deployment {
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
 				Spec: corev1.PodSpec{
 					Containers: []corev1.Container{{Name: "mounter", Image: "example.com/mounter"}},
+					Volumes: []corev1.Volume{{Name: "claim", VolumeSource: corev1.VolumeSource{
+						PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{
+							ClaimName: "hpp-pool-" + pool + "-" + node,
+						},
+					}}},
 				},
 			},
 		},

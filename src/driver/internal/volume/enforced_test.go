@@ -93,19 +93,35 @@ func (n *node) path(names ...string) string {
 // apart.
 const attempts = 6000
 
-// purgeAll works off the trash until it is empty, limits too.
+// purgeAll works off the trash of every pool until it is empty, limits too.
 func (n *node) purgeAll(t *testing.T) {
 	t.Helper()
 	n.clock.advance(2 * time.Hour)
+	var left []string
 	var err error
 	for range attempts {
 		err = n.purge(t.Context())
-		if slices.Equal(n.ls(t, disk.TrashDir), []string{".spare"}) {
+		if left = n.trash(t); len(left) == 0 {
 			return
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	t.Fatalf("%d attempts have left in the trash: %v (%v)", attempts, n.ls(t, disk.TrashDir), err)
+	t.Fatalf("%d attempts have left in the trash: %v (%v)", attempts, left, err)
+}
+
+// trash is what waits for its purge, in all pools.
+func (n *node) trash(t *testing.T) (entries []string) {
+	t.Helper()
+	for _, s := range n.specs {
+		d := n.openAt(t, s.Path)
+		for _, name := range list(t, d, disk.TrashDir) {
+			if name != ".spare" {
+				entries = append(entries, s.Name+"/"+name)
+			}
+		}
+		must(t, d.Close())
+	}
+	return entries
 }
 
 // TestEnforcedOnRealDisks goes once through the life of a volume that cannot have more in it than it says.
