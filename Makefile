@@ -98,7 +98,7 @@ check: ## While you work: lint and tests of the modules that differ from main, a
 	if differs '^tools/([^i]|install)'; then check tools ./...; fi
 
 test: deps-cluster ## All of it, as CI runs it: what computes beside what waits; each test's seconds go to artifacts/timings
-	@$(call lanes,deps-tests verify test-unit test-quota-vm test-sanity test-power chart-test test-api,e2e)
+	@$(call lanes,deps-tests verify test-api test-unit test-quota-vm test-sanity test-power chart-test,e2e)
 
 test-nightly: export HPP_E2E := nightly
 test-nightly: export POWER_CUTS := 30
@@ -167,7 +167,7 @@ chart-test: ## Chart: lint, render into the real types, server-side dry run, Hel
 test-api: ## Operator, custom resource, certificates, legacy provisioners on a real API server without nodes
 	@go -C tools run ./install helm3 helm4 >/dev/null
 	@go -C tests run ./cluster assets control-plane cert-manager >/dev/null
-	$(call gotest,tests,-count=1 -timeout 20m -p 3 ./api/operator ./api/controller ./api/everynode ./api/...)
+	$(call gotest,tests,-count=1 -timeout 20m -p 2 ./api/operator ./api/controller ./api/everynode ./api/...)
 
 e2e: ## Features on a kind cluster of their own (hpp-e2e), which is removed afterwards; then chart-testing's installations
 	@go -C tools run ./install helm3 helm4 ct mkfs.btrfs >/dev/null

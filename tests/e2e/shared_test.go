@@ -39,6 +39,7 @@ func TestSharedPool(t *testing.T) {
 	path := pathOf(poolShared)
 	var disk sharedDisk
 	var used string
+	var many []string // volumes
 	var user *corev1.Pod
 	alone(t, "a filesystem that all nodes have is one pool: everybody's volumes, safe when nodes fail",
 		step{"AllNodesHaveThePool", func(s *scene) {
@@ -73,11 +74,10 @@ func TestSharedPool(t *testing.T) {
 			s.readyControllers(1)
 			s.nodeIs(second, notConnected)
 			s.onNode(second, "pkill -CONT -f -- '[-]-host-root='")
-			var volumes []string
 			for i := range sharedClaims {
-				volumes = append(volumes, s.bound(numbered("data", i)).Name)
+				many = append(many, s.bound(numbered("data", i)).Name)
 			}
-			volumes = append(volumes, used)
+			volumes := append([]string{used}, many...)
 			slices.Sort(volumes)
 			if there := s.sharedVolumes(first); !slices.Equal(there, volumes) {
 				s.t.Errorf("in the pool are %v, bound are %v", there, volumes)
@@ -96,6 +96,9 @@ func TestSharedPool(t *testing.T) {
 				return slices.Equal(there, []string{used}), strings.Join(there, " ")
 			})
 			s.everyRoomIsEmpty()
+			for _, volume := range many { // which could not be deleted with the pool absent on a node
+				s.gone(volume)
+			}
 		}},
 		step{"ANodeWithoutTheFilesystemRefuses", func(s *scene) {
 			s.deletePod("user")
@@ -133,9 +136,11 @@ func TestSharedPool(t *testing.T) {
 			for _, pod := range []string{"writer", "reader", "blind", "elsewhere", "new"} {
 				s.deletePod(pod)
 			}
+			made := s.bound("new").Name
 			s.remove(s.claim("data", "", "0"))
 			s.remove(s.claim("new", "", "0"))
 			s.gone(used)
+			s.gone(made)
 			for _, node := range s.nodes {
 				s.vanishes(node, path+"/csi/"+used)
 			}

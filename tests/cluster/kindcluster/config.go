@@ -11,7 +11,8 @@ func featureGates() []string { return []string{"CSIVolumeHealth"} }
 
 // patches change what kubeadm starts. Kubernetes from 1.35 on refuses to start on hosts with cgroup v1 unless told
 // otherwise; on cgroup v2 failCgroupV1 says nothing. A node that died is NotReady after 20 s instead of 50: kubelets
-// report twice as often as by default, so that four reports have to be missing, and no busy machine loses a node.
+// report twice as often as by default, so that four reports have to be missing, and no busy machine loses a node. One
+// control plane needs no leader: on a busy machine its processes would lose their leases, end, and be away for minutes.
 const patches = `kubeadmConfigPatches:
 - |
   kind: KubeletConfiguration
@@ -21,8 +22,12 @@ const patches = `kubeadmConfigPatches:
   kind: ClusterConfiguration
   controllerManager:
     extraArgs:
+      leader-elect: "false"
       node-monitor-grace-period: 20s
       node-monitor-period: 2s
+  scheduler:
+    extraArgs:
+      leader-elect: "false"
 `
 
 // Config is kind's configuration file of a cluster, with the lines that the

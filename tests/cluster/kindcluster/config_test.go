@@ -56,12 +56,14 @@ func TestConfigIsWhatKindReads(t *testing.T) {
 			if kubelet.Kind != "KubeletConfiguration" || kubelet.FailCgroupV1 == nil || *kubelet.FailCgroupV1 {
 				t.Errorf("patch %+v: the kubelet would not start on cgroup v1", kubelet)
 			}
+			type component struct {
+				ExtraArgs map[string]string `json:"extraArgs"`
+			}
 			var kubeadm struct {
-				APIVersion        string `json:"apiVersion"`
-				Kind              string `json:"kind"`
-				ControllerManager struct {
-					ExtraArgs map[string]string `json:"extraArgs"`
-				} `json:"controllerManager"`
+				APIVersion        string    `json:"apiVersion"`
+				Kind              string    `json:"kind"`
+				ControllerManager component `json:"controllerManager"`
+				Scheduler         component `json:"scheduler"`
 			}
 			if err := yaml.UnmarshalStrict([]byte(got.KubeadmConfigPatches[1]), &kubeadm); err != nil {
 				t.Fatal(err)
@@ -70,6 +72,11 @@ func TestConfigIsWhatKindReads(t *testing.T) {
 			grace, err := time.ParseDuration(kubeadm.ControllerManager.ExtraArgs["node-monitor-grace-period"])
 			if err != nil || kubeadm.Kind != "ClusterConfiguration" || kubeadm.APIVersion != "" {
 				t.Fatalf("patch %+v, %v: want a grace period for nodes", kubeadm, err)
+			}
+			for _, c := range []component{kubeadm.ControllerManager, kubeadm.Scheduler} {
+				if c.ExtraArgs["leader-elect"] != "false" {
+					t.Errorf("%v: a busy machine would end what has lost its lease", c.ExtraArgs)
+				}
 			}
 			// A kubelet renews its lease four times in its duration.
 			if reports := grace / (time.Duration(kubelet.LeaseDuration) * time.Second / 4); reports < 4 {
