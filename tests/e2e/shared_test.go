@@ -74,6 +74,7 @@ func TestSharedPool(t *testing.T) {
 			s.readyControllers(1)
 			s.nodeIs(second, notConnected)
 			s.onNode(second, "pkill -CONT -f -- '[-]-host-root='")
+			s.nodeIs(second, connected)
 			for i := range sharedClaims {
 				many = append(many, s.bound(numbered("data", i)).Name)
 			}

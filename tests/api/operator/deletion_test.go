@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -122,6 +123,15 @@ func forced(t *testing.T, w *world) {
 	})
 	w.Delete(t, named())
 	w.Gone(t, named())
+	owned, err := w.owned(t.Context())
+	for name, object := range owned {
+		if slices.Contains([]string{"DaemonSet", "Deployment"}, object.GetKind()) {
+			t.Errorf("the resource is gone, and %s is there: Helm could not make one", name)
+		}
+	}
+	if err != nil {
+		t.Error(err)
+	}
 	w.nothingLeft(t.Context(), t)
 	harness.Get(t, w.Server, volume)
 	w.events(t, "DeletionLeftBehind")

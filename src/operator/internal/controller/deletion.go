@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -94,15 +95,34 @@ func (r *Reconciler) readSurroundings(ctx context.Context) (surroundings, error)
 		}
 	}
 	var err error
-	if around.daemonSets, err = workloadsOf[appsv1.DaemonSet](ctx, r.Rendered, "DaemonSet"); err != nil {
+	if around.daemonSets, err = readWorkloads[appsv1.DaemonSet](ctx, r.Rendered, "DaemonSet"); err != nil {
 		return surroundings{}, err
 	}
-	around.deployments, err = workloadsOf[appsv1.Deployment](ctx, r.Rendered, "Deployment")
+	around.deployments, err = readWorkloads[appsv1.Deployment](ctx, r.Rendered, "Deployment")
 	return around, err
 }
 
-// workloadsOf reads the objects of a kind that is cached without its type.
-func workloadsOf[T any](ctx context.Context, from client.Reader, kind string) ([]T, error) {
+// workloadsOf names those that the resource owns.
+func (s surroundings) workloadsOf(resource *hpp) (all []string) {
+	owned := func(object metav1.Object) bool {
+		return slices.ContainsFunc(object.GetOwnerReferences(),
+			func(reference metav1.OwnerReference) bool { return reference.UID == resource.UID })
+	}
+	for i := range s.daemonSets {
+		if owned(&s.daemonSets[i]) {
+			all = append(all, "DaemonSet "+s.daemonSets[i].Name)
+		}
+	}
+	for i := range s.deployments {
+		if owned(&s.deployments[i]) {
+			all = append(all, "Deployment "+s.deployments[i].Name)
+		}
+	}
+	return all
+}
+
+// readWorkloads reads the objects of a kind that is cached without its type.
+func readWorkloads[T any](ctx context.Context, from client.Reader, kind string) ([]T, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind(kind + "List"))
 	if err := from.List(ctx, list); err != nil {
@@ -142,6 +162,7 @@ func (r *Reconciler) deleting(ctx context.Context, resource *hpp, around surroun
 	chain := gates.Deletion{
 		Now: r.now(), Since: resource.DeletionTimestamp.Time, Annotations: resource.Annotations,
 		Volumes: volumes, Pods: around.pods, Nested: nested, Mounters: mounters, Nodes: around.nodes,
+		Workloads: around.workloadsOf(resource),
 	}.Chain()
 	for _, gate := range chain {
 		if !gate.Open {

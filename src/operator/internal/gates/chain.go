@@ -24,8 +24,11 @@ const (
 	NestedEnded = "NestedEnded"
 	// PodsEnded has to open before the mounters are deleted: they keep in place what the driver's pods use.
 	PodsEnded = "PodsEnded"
-	// MountersEnded has to open before everything else, and at last the finalizer, is removed.
+	// MountersEnded has to open before the workloads can be gone.
 	MountersEnded = "MountersEnded"
+	// WorkloadsGone has to open before everything else, and at last the finalizer, is removed: Helm, or the next
+	// resource, may make workloads of the same names at once.
+	WorkloadsGone = "WorkloadsGone"
 )
 
 // Reasons of a closed gate, fit for a condition.
@@ -33,6 +36,7 @@ const (
 	ReasonVolumesLeft     = "VolumesLeft"
 	ReasonPodsRunning     = "PodsRunning"
 	ReasonWaitingForNodes = "WaitingForNodes"
+	ReasonWorkloadsLeft   = "WorkloadsLeft"
 )
 
 // Deletion is what is known about a HostPathProvisioner that is being deleted.
@@ -50,6 +54,8 @@ type Deletion struct {
 	// Nested are the pods that put claims at the places of pools, where those are volumes of our own driver; Mounters
 	// are those with other claims.
 	Nested, Mounters []corev1.Pod
+	// Workloads are the resource's DaemonSets and Deployments, by kind and name.
+	Workloads []string
 	// Nodes are all nodes of the cluster.
 	Nodes []corev1.Node
 }
@@ -73,7 +79,7 @@ type Gate struct {
 // Forced reports whether annotations allow a resource, or a pool of it, to go although volumes are left.
 func Forced(annotations map[string]string) bool { return annotations[names.ForceDelete] == "true" }
 
-// Chain are all gates in their order. Those of mounters are there only where there are any.
+// Chain are all gates in their order. Those of mounters and of workloads are there only where there are any.
 func (d Deletion) Chain() []Gate {
 	chain := []Gate{d.VolumesGone()}
 	if len(d.Nested) > 0 {
@@ -83,7 +89,23 @@ func (d Deletion) Chain() []Gate {
 	if len(d.Mounters) > 0 {
 		chain = append(chain, d.podsEnded(MountersEnded, d.Mounters))
 	}
+	if len(d.Workloads) > 0 {
+		chain = append(chain, d.workloadsGone())
+	}
 	return chain
+}
+
+// workloadsGone waits for the garbage collector. That waits for pods in turn, on a dead node for ever.
+func (d Deletion) workloadsGone() Gate {
+	var since time.Time
+	dead := func(pod corev1.Pod) bool { return pod.Spec.NodeName != "" && d.allDead(&since, pod.Spec.NodeName) }
+	if slices.ContainsFunc(slices.Concat(d.Nested, d.Pods, d.Mounters), dead) {
+		return Gate{Name: WorkloadsGone, Open: true, Message: "workloads are left on nodes that are gone or not ready"}
+	}
+	return Gate{
+		Name: WorkloadsGone, Reason: ReasonWorkloadsLeft,
+		Message: "waits for the garbage collector to remove " + List(d.Workloads),
+	}
 }
 
 // VolumesGone is the gate of the volumes. Asked for a deletion that began at the zero time it says whether volumes

@@ -371,6 +371,26 @@ func TestChainOfMounters(t *testing.T) {
 	}
 }
 
+// TestWorkloadsGone: the last gate waits for the garbage collector, but not for what that cannot remove.
+func TestWorkloadsGone(t *testing.T) {
+	nodes := []corev1.Node{node("up", corev1.ConditionTrue), node("down", corev1.ConditionUnknown)}
+	for name, test := range map[string]struct {
+		pods   []corev1.Pod
+		reason string
+	}{
+		"no pods":              {nil, gates.ReasonWorkloadsLeft},
+		"ended on a live node": {[]corev1.Pod{pod("a", "up", corev1.PodFailed)}, gates.ReasonWorkloadsLeft},
+		"ended on a dead one":  {[]corev1.Pod{pod("a", "down", corev1.PodFailed)}, ""},
+	} {
+		chain := gates.Deletion{Workloads: []string{"DaemonSet csi"}, Pods: test.pods, Nodes: nodes}.Chain()
+		last := chain[len(chain)-1]
+		if last.Name != gates.WorkloadsGone || last.Open != (test.reason == "") || last.Reason != test.reason ||
+			!last.Open && !strings.HasSuffix(last.Message, "DaemonSet csi") {
+			t.Errorf("%s: %+v", name, last)
+		}
+	}
+}
+
 func pv(with ...func(*corev1.PersistentVolume)) corev1.PersistentVolume {
 	pv := corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}}
 	for _, change := range with {
