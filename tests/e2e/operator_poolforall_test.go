@@ -104,7 +104,7 @@ func TestOperatorServesOneClaimForAllNodes(t *testing.T) {
 			}
 			s.remove(s.claim("data", "", "0"))
 			s.gone(volume)
-			s.trashIsEmpty(first, path)
+			s.everyRoomIsEmpty(path)
 			s.deleteResource()
 			s.noPodsOf(nodeComponent)
 			s.noPodsOf(mounterComponent)

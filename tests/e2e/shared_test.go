@@ -24,12 +24,12 @@ func (s *scene) sharedVolumes(node string) []string {
 	return slices.DeleteFunc(s.list(node, pathOf(poolShared)+"/csi"), func(name string) bool { return name == ".hpp" })
 }
 
-// everyRoomIsEmpty waits until no node has anything in its part of staging and trash.
-func (s *scene) everyRoomIsEmpty() {
+// everyRoomIsEmpty waits until no node has anything in its part of a shared pool's staging and trash.
+func (s *scene) everyRoomIsEmpty(path string) {
 	s.t.Helper()
 	s.eventually("staging and trash of all nodes are empty", func() (bool, string) {
 		left := s.onNode(s.workers[0],
-			"cd "+pathOf(poolShared)+"/csi/.hpp; find staging trash -mindepth 2 ! -name .spare")
+			"cd "+path+"/csi/.hpp; find staging trash -mindepth 2 ! -name .spare")
 		return left == "", left
 	})
 }
@@ -96,7 +96,7 @@ func TestSharedPool(t *testing.T) {
 				there := s.sharedVolumes(second)
 				return slices.Equal(there, []string{used}), strings.Join(there, " ")
 			})
-			s.everyRoomIsEmpty()
+			s.everyRoomIsEmpty(path)
 			for _, volume := range many { // which could not be deleted with the pool absent on a node
 				s.gone(volume)
 			}
@@ -145,7 +145,7 @@ func TestSharedPool(t *testing.T) {
 			for _, node := range s.nodes {
 				s.vanishes(node, path+"/csi/"+used)
 			}
-			s.everyRoomIsEmpty()
+			s.everyRoomIsEmpty(path)
 		}},
 	)
 }

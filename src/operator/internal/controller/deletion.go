@@ -104,17 +104,13 @@ func (r *Reconciler) readSurroundings(ctx context.Context) (surroundings, error)
 
 // workloadsOf names those that the resource owns.
 func (s surroundings) workloadsOf(resource *hpp) (all []string) {
-	owned := func(object metav1.Object) bool {
-		return slices.ContainsFunc(object.GetOwnerReferences(),
-			func(reference metav1.OwnerReference) bool { return reference.UID == resource.UID })
-	}
 	for i := range s.daemonSets {
-		if owned(&s.daemonSets[i]) {
+		if metav1.IsControlledBy(&s.daemonSets[i], resource) {
 			all = append(all, "DaemonSet "+s.daemonSets[i].Name)
 		}
 	}
 	for i := range s.deployments {
-		if owned(&s.deployments[i]) {
+		if metav1.IsControlledBy(&s.deployments[i], resource) {
 			all = append(all, "Deployment "+s.deployments[i].Name)
 		}
 	}

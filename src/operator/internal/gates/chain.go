@@ -24,7 +24,7 @@ const (
 	NestedEnded = "NestedEnded"
 	// PodsEnded has to open before the mounters are deleted: they keep in place what the driver's pods use.
 	PodsEnded = "PodsEnded"
-	// MountersEnded has to open before the workloads can be gone.
+	// MountersEnded has to open before the last of the workloads can be gone.
 	MountersEnded = "MountersEnded"
 	// WorkloadsGone has to open before everything else, and at last the finalizer, is removed: Helm, or the next
 	// resource, may make workloads of the same names at once.
