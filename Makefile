@@ -17,10 +17,10 @@ ROOT := github.com/hostpath-provisioner/hostpath-provisioner
 # and start no program. These do, so they run every time, as do those of the other modules, which read files outside of
 # theirs and start what they build from here. TestDevicesAreNotCached holds the list.
 DEVICES := $(addprefix src/,driver/internal/app driver/internal/disk driver/internal/pool driver/internal/volume \
-  driver/internal/guard driver/internal/quota internal/kernel/bindmount internal/kernel/btrfs internal/kernel/copytree \
-  internal/kernel/mounts internal/kernel/openat internal/kernel/projectquota mounter/internal/app \
-  mounter/internal/claim legacyprovisioner/internal/app legacyprovisioner/internal/everynode/manager \
-  legacyprovisioner/internal/hostpath legacyprovisioner/internal/networkfs)
+  driver/internal/guard driver/internal/quota driver/internal/transfer internal/kernel/bindmount internal/kernel/btrfs \
+  internal/kernel/copytree internal/kernel/copytree/usage internal/kernel/mounts internal/kernel/openat \
+  internal/kernel/projectquota mounter/internal/app mounter/internal/claim legacyprovisioner/internal/app \
+  legacyprovisioner/internal/everynode/manager legacyprovisioner/internal/hostpath legacyprovisioner/internal/networkfs)
 no_devices = grep -vxF $(addprefix -e $(ROOT)/,$(DEVICES))
 # What serves many at a time on nodes and in the controller. The operator's races are looked for at night: with what it
 # imports, the race detector compiles for minutes.
@@ -41,6 +41,7 @@ POWER_CUTS ?= 1
 POWER_TIMEOUT ?= 6h
 E2E_TIMEOUT ?= 75m
 TIMINGS ?= $(CURDIR)/artifacts/timings
+E2E_TOOLS := mkfs.btrfs
 UNIT_TOOLS := gcc fio mkfs.ext4 mkfs.xfs mkfs.btrfs
 VM_TOOLS := qemu-system-x86_64 modprobe mkfs.ext4 mkfs.xfs mkfs.btrfs
 HELM_DOCS := --chart-search-root charts --template-files ./../tools/helm-docs/README.md.gotmpl
@@ -102,8 +103,8 @@ test: deps-cluster ## All of it, as CI runs it: what computes beside what waits;
 
 test-nightly: export HPP_E2E := nightly
 test-nightly: export POWER_CUTS := 30
-test-nightly: deps ## What is too slow for every change: all features, Kubernetes' own tests, 30 power cuts, more crashes, fuzzing, NFS, 500 nodes
-	@$(call lanes,test-crash test-quota-vm test-nfs test-power fuzz,e2e-nightly test-external perf-controller)
+test-nightly: deps-cluster ## What is too slow for every change: all features, Kubernetes' own tests, 30 power cuts, more crashes, fuzzing, NFS, 500 nodes
+	@$(call lanes,deps-tests test-crash test-quota-vm test-nfs test-power fuzz,e2e-nightly test-external perf-controller)
 
 .PHONY: computes waits
 computes: ; +@$(call one_after_another,$(COMPUTES))
@@ -170,12 +171,13 @@ test-api: ## Operator, custom resource, certificates, legacy provisioners on a r
 	$(call gotest,tests,-count=1 -timeout 20m -p 2 ./api/operator ./api/controller ./api/everynode ./api/...)
 
 e2e: ## Features on a kind cluster of their own (hpp-e2e), which is removed afterwards; then chart-testing's installations
-	@go -C tools run ./install helm3 helm4 ct mkfs.btrfs >/dev/null
+	@go -C tools run ./install helm3 helm4 ct $(E2E_TOOLS) >/dev/null
 	$(call gotest,tests,-count=1 -timeout $(E2E_TIMEOUT) -v ./e2e/...)
 
 e2e-nightly: export HPP_E2E := nightly
-e2e-nightly: E2E_TIMEOUT = 110m
-e2e-nightly: e2e ## The same, and the features that are too slow for every change
+e2e-nightly: E2E_TIMEOUT = 3h
+e2e-nightly: E2E_TOOLS += jq rsync
+e2e-nightly: plugin e2e ## The same, and the features that are too slow for every change
 
 test-external: ## Kubernetes' own tests of storage, on a kind cluster of their own (FLAGS="-focus subPath -keep": some, and leave it)
 	@go -C tools run ./install helm4 mkfs.btrfs >/dev/null

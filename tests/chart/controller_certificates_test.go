@@ -199,7 +199,7 @@ func TestImpossibleControllersAreRefused(t *testing.T) {
 			},
 			"a Service that begins with a digit": {set: set("fullnameOverride", "1st"), want: []string{
 				`- the controller's Service would be "1st-controller", and the name of a Service begins with a ` +
-					`letter; set fullnameOverride.`,
+					`letter and has no dots; set fullnameOverride.`,
 			}},
 			"no drain": {
 				json: set("controller.podDisruptionBudget.maxUnavailable", "0"), want: []string{"maxUnavailable"},

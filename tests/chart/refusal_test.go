@@ -45,6 +45,18 @@ func TestWrongValuesAreRefused(t *testing.T) {
 	pools := func(pool string) map[string]string { return set("storagePools", `[`+pool+`]`) }
 	helmsdk.Each(t, func(t *testing.T, helm helmsdk.Helm) {
 		expectRefusals(t, helm, map[string]refusal{
+			"key without a value": {json: set("rbac.create", "null"), want: []string{"/rbac", "'create'"}},
+			"network policy without a port": {
+				json: set("networkPolicies.apiServerPorts", "null"), want: []string{"'apiServerPorts'"},
+			},
+			"label with a space": {
+				json: pools(`{"name":"local","path":"/p","nodeSelector":{"disk type":"ssd"}}`),
+				want: []string{"/storagePools/0/nodeSelector", "disk type"},
+			},
+			"label with a comma": {
+				json: pools(`{"name":"local","path":"/p","nodeSelector":{"disktype":"ssd,nvme"}}`),
+				want: []string{"/storagePools/0/nodeSelector/disktype"},
+			},
 			"unknown key": {set: set("storagePool", "x"), want: []string{"storagePool"}},
 			"unknown key in a pool": {
 				json: pools(`{"name":"local","path":"/p","size":"1Gi"}`), want: []string{"/storagePools/0", "'size'"},
@@ -54,15 +66,38 @@ func TestWrongValuesAreRefused(t *testing.T) {
 				want: []string{"/storageClasses/0", "'pool'"},
 			},
 			"pool without path": {json: pools(`{"name":"local"}`), want: []string{"/storagePools/0", "'path'"}},
-			"pool at /":         {json: pools(`{"name":"local","path":"/"}`), want: []string{"/storagePools/0/path"}},
+			"pool at /": {
+				json: pools(`{"name":"local","path":"/"}`), want: []string{`storagePools[0] "local": its path is "/"`},
+			},
+			"paths of several disks": {
+				json: pools(`{"name":"local","path":"/mnt/nvme*"}`),
+				want: []string{`storagePools[0] "local": its path "/mnt/nvme*" would be taken as it is written`},
+			},
+			"state that a boot empties": {
+				set:  set("driver.stateDir", "/run/hpp"),
+				want: []string{"driver.stateDir: /run/hpp is or lies in /run, which a boot empties"},
+			},
+			"five bytes of reserve": {
+				json: pools(`{"name":"local","path":"/p","reserve":5}`),
+				want: []string{`storagePools[0] "local": its reserve is 5 bytes; write 5%`},
+			},
+			"a disk's mount options": {
+				json: set("storageClasses", `[{"name":"a","storagePool":"local","mountOptions":["noatime,nofail"]}]`),
+				want: []string{`storageClasses[0] "a": the driver refuses the mount option "noatime,nofail"`},
+			},
+			"path that only the system has": {
+				json: map[string]string{"legacyProvisioner": `{"enabled":true,"path":"/etc/x"}`},
+				want: []string{"legacyProvisioner.path /etc/x is or lies in /etc"},
+			},
 			"relative pool": {
-				json: pools(`{"name":"local","path":"srv/data"}`), want: []string{"/storagePools/0/path"},
+				json: pools(`{"name":"local","path":"srv/data"}`),
+				want: []string{`its path is "srv/data"; it takes an absolute one`},
 			},
 			"path that is not clean": {
-				json: pools(`{"name":"local","path":"/srv/../etc"}`), want: []string{"/storagePools/0/path"},
+				json: pools(`{"name":"local","path":"/srv/../etc"}`), want: []string{`its path is "/srv/../etc"`},
 			},
 			"path with a last slash": {
-				json: pools(`{"name":"local","path":"/srv/"}`), want: []string{"/storagePools/0/path"},
+				json: pools(`{"name":"local","path":"/srv/"}`), want: []string{`its path is "/srv/"`},
 			},
 			"pool name in capitals": {
 				json: pools(`{"name":"Local","path":"/p"}`), want: []string{"/storagePools/0/name"},
@@ -71,11 +106,12 @@ func TestWrongValuesAreRefused(t *testing.T) {
 				json: pools(`{"name":"local","path":"/p","reserve":-1}`), want: []string{"/storagePools/0/reserve"},
 			},
 			"reserve of 100%": {
-				json: pools(`{"name":"local","path":"/p","reserve":"100%"}`), want: []string{"/storagePools/0/reserve"},
+				json: pools(`{"name":"local","path":"/p","reserve":"100%"}`),
+				want: []string{`its reserve is "100%"; it takes bytes`},
 			},
 			"retention in days": {
 				json: pools(`{"name":"local","path":"/p","trash":{"retention":"7d"}}`),
-				want: []string{"/storagePools/0/trash/retention"},
+				want: []string{`its trash.retention is "7d"; it takes hours`},
 			},
 			"number as parameter": {
 				json: set("storageClasses", `[{"name":"a","parameters":{"directoryMode":493}}]`),
@@ -454,8 +490,26 @@ func compareSchema(t *testing.T, root, node schema, value any, path string) {
 			t.Errorf("%s.%s: in values.yaml, not in the schema", path, key)
 			continue
 		}
+		if !mayBeEmpty(key, object[key]) && !slices.Contains(node.Required, key) {
+			t.Errorf("%s.%s: its default is %v, and the schema does not require it: a key without a value, which takes "+
+				"the default away, would be rendered", path, key, object[key])
+		}
 		compareSchema(t, root, child, object[key], path+"."+key)
 	}
+}
+
+// mayBeEmpty reports whether a key can be written without a value: it is a map, its default is empty, or Kubernetes has
+// one of its own.
+func mayBeEmpty(key string, value any) bool {
+	switch value.(type) {
+	case map[string]any:
+		return true
+	case []any: // of some there may be none
+		return key != "apiServerPorts"
+	}
+	return value == "" || slices.Contains([]string{
+		"pullPolicy", "tag", "maxUnavailable", "type", "terminationGracePeriodSeconds", "revisionHistoryLimit",
+	}, key)
 }
 
 // defaults is values.yaml.

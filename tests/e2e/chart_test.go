@@ -22,6 +22,7 @@ const (
 	poolEnforced = "enforced"
 	poolGrowing  = "growing"
 	poolCopied   = "copied"
+	poolSwapped  = "swapped"
 	poolSingle   = "single"
 	poolOfOne    = "of-one"
 	poolDiskA    = "disk-a" // of classDisks, as the next
@@ -118,6 +119,7 @@ func basePools() []pool {
 		{Name: poolEnforced, RequireMount: true, Quota: "required"},
 		{Name: poolGrowing, RequireMount: true, Quota: "required"},
 		{Name: poolCopied, RequireMount: true, Quota: "required"},
+		{Name: poolSwapped, RequireMount: true},
 		{Name: poolSelected, NodeSelector: map[string]string{selectedLabel: "yes"}},
 		{Name: poolOfOne, NodeSelector: map[string]string{ofOneLabel: "yes"}, SharedAccess: true},
 	}

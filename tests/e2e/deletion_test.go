@@ -91,20 +91,23 @@ func (s *scene) has(claim, volume string) {
 	}
 }
 
+// trashed makes a volume of the claim data and deletes it, so that it is in the trash, with a file of that sum.
+func (s *scene) trashed(node string) (volume, sum string) {
+	s.t.Helper()
+	s.create(s.claim("data", classKept, "16Mi"))
+	sum = firstWord(s.output(on(node, s.pod("data", claimed("data"), writeData()...))))
+	volume = s.bound("data").Name
+	s.forget("data")
+	s.vanishes(node, volumePath(poolLocal, volume))
+	return volume, sum
+}
+
 // TestUndelete types what docs/how-to/undelete.md says.
 func TestUndelete(t *testing.T) {
 	node := world.workers[1]
 	var volume, sum string
 	parallel(t, "a volume that was deleted comes back, its data too",
-		step{"AVolumeIsDeleted", func(s *scene) {
-			s.create(s.claim("data", classKept, "16Mi"))
-			sum = firstWord(s.output(on(node, s.pod("writer", claimed("data"), writeData()...))))
-			volume = s.bound("data").Name
-			s.deletePod("writer")
-			s.remove(s.claim("data", "", "0"))
-			s.gone(volume)
-			s.vanishes(node, volumePath(poolLocal, volume))
-		}},
+		step{"AVolumeIsDeleted", func(s *scene) { volume, sum = s.trashed(node) }},
 		step{"ItComesBack", func(s *scene) {
 			const page = "how-to/undelete.md"
 			if out := s.typed(page, "get trash"); !strings.Contains(out, volume) {
@@ -122,6 +125,30 @@ func TestUndelete(t *testing.T) {
 			s.gone(volume)
 			s.vanishes(node, volumePath(poolLocal, volume))
 			s.onNode(node, "rm -r "+pathOf(poolLocal)+"/csi/.hpp/trash/"+volume+".*") // as an administrator
+		}},
+	)
+}
+
+// TestCopyFromTheTrash types how data is copied from the trash.
+func TestCopyFromTheTrash(t *testing.T) {
+	nightly(t)
+	const page = "how-to/undelete.md"
+	node := world.workers[0]
+	var volume, sum string
+	parallel(t, "a deleted volume's data is copied from the trash into another",
+		step{"AVolumeIsDeleted", func(s *scene) { volume, sum = s.trashed(node) }},
+		step{"ItsDataIsCopied", func(s *scene) {
+			s.create(s.claim("new", classOf(poolLocal), "16Mi"))
+			s.create(on(node, s.pod("user", claimed("new"), "sleep")))
+			s.running("user")
+			trash := pathOf(poolLocal) + "/csi/.hpp/trash"
+			entry := s.onNode(node, "cd "+trash+"; ls -d "+volume+".*")
+			s.typedOnNode(node, page, "rsync", "rsync", s.bring(node, "rsync"), "/mnt/ssd", pathOf(poolLocal),
+				"ENTRY", entry, "NEW", s.bound("new").Name)
+			s.deletePod("user")
+			s.output(s.pod("reader", claimed("new"), checkData(sum)...))
+			s.deletePod("reader")
+			s.onNode(node, "rm -r "+trash+"/"+entry) // as an administrator
 		}},
 	)
 }

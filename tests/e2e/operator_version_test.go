@@ -77,7 +77,7 @@ func TestUpgradeAndRefusedDowngradeOfTheOperator(t *testing.T) {
 			s.grows(node, lines)
 		}},
 		step{"AllowedItGoesOn", func(s *scene) {
-			s.kubectl("annotate", "customresourcedefinition", definition, appliedBy+"-")
+			s.typed("how-to/upgrade.md", "applied-by-")
 			s.definitionIs(imageTag)
 			s.poolIs("added", "Ready", len(s.nodes))
 			s.condition("Degraded", "False")

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -129,6 +130,40 @@ func TestPlugin(t *testing.T) {
 			s.hpp(2, "get", "volumes", "--state", "lsot")
 			s.hpp(1, "move", "data", "--to", "nowhere")
 			s.hpp(1, "discard", "pvc-nowhere", "--yes")
+		}},
+	)
+}
+
+// TestPluginIsInstalled types how the plugin is installed from a release's archive, on the node that has a kubectl.
+func TestPluginIsInstalled(t *testing.T) {
+	nightly(t)
+	const page, folder = "how-to/install-kubectl-hpp.md", "/tmp/hpp-e2e-plugin"
+	node := world.cluster.Name() + "-control-plane"
+	archive := "kubectl-hpp_v0.1.0_linux_" + runtime.GOARCH + ".tar.gz"
+	amd64 := []string{"kubectl-hpp_v0.1.0_linux_amd64.tar.gz", folder + "/" + archive}
+	parallel(t, "kubectl finds the plugin of an archive, and completes its words",
+		step{"FromTheArchive", func(s *scene) {
+			s.bash("make plugin")
+			s.whenDone(func(ctx context.Context) error {
+				_, err := s.cluster.NodeExec(ctx, node, "rm", "-rf", folder, "/usr/local/bin/kubectl-hpp",
+					"/usr/local/bin/kubectl_complete-hpp")
+				return err
+			})
+			s.onNode(node, "mkdir -p "+folder)
+			s.must(s.cluster.CopyToNode(s.ctx, node, filepath.Join(s.root, "artifacts", "plugin", archive), folder))
+			if said := s.typedOnNode(node, page, "tar -xzf", amd64...); !strings.Contains(said, "0.1.0") {
+				s.t.Errorf("its version is %s", said)
+			}
+		}},
+		step{"ItAsksTheCluster", func(s *scene) {
+			const admin = "export KUBECONFIG=/etc/kubernetes/admin.conf; "
+			if said := s.onNode(node, admin+"kubectl hpp get nodes"); !strings.Contains(said, s.workers[0]) {
+				s.t.Errorf("the nodes are %s", said)
+			}
+			s.typedOnNode(node, page, "kubectl_complete-hpp")
+			if said := s.onNode(node, admin+"kubectl __complete hpp get ''"); !strings.Contains(said, "volumes") {
+				s.t.Errorf("completed are %s", said)
+			}
 		}},
 	)
 }

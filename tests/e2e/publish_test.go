@@ -46,7 +46,11 @@ func TestRelease(t *testing.T) {
 			s.must(s.uninstall(s.ctx))
 		}},
 		step{"OperatorWithoutHelm", func(s *scene) { r.manifests(s) }},
-		step{"AsBefore", func(s *scene) { s.restoreRelease(readmePool) }},
+		step{"OperatorInAnotherNamespaceUntilItIsRemovedByHand", func(s *scene) { r.elsewhere(s) }},
+		step{"AsBefore", func(s *scene) {
+			s.restoreRelease(readmePool)
+			s.forget("elsewhere")
+		}},
 	)
 }
 
@@ -141,6 +145,33 @@ func (r *published) manifests(s *scene) {
 	s.existsOnlyOn(s.nodeOf(pv), volumePath(poolLocal, pv.Name)+"/file")
 	s.forget("manifests")
 	s.must(remove(s.ctx))
+}
+
+// elsewhere types how the operator gets another namespace, and how what it made goes without it.
+func (r *published) elsewhere(s *scene) {
+	s.whenDone(s.letKubevirtsResourceGo) // where the step ends before it does
+	folder := filepath.Join(s.t.TempDir(), "elsewhere")
+	s.typed(operatorPage, "mkdir elsewhere", "elsewhere", folder)
+	for _, name := range []string{"namespace", "operator", "webhook"} {
+		text, err := os.ReadFile(filepath.Join(folder, name+".yaml"))
+		s.must(err)
+		s.removeWhenDone(string(text))
+		s.apply(string(text))
+	}
+	s.kubectl("rollout", "status", "deployment/"+fullName+"-operator", "--namespace", "storage", "--timeout", "5m")
+	s.deleteWhenDone("storageclass", seedClass)
+	s.kubectl("apply", "--filename", "/tmp/deploy/hostpathprovisioner_cr.yaml", "--filename",
+		"/tmp/deploy/storageclass-wffc-csi.yaml")
+	s.kubectl("wait", "hostpathprovisioners/"+customResource, "--for=condition=Available", "--timeout=5m")
+	s.create(s.claim("elsewhere", seedClass, "16Mi"))
+	s.output(s.pod("elsewhere", claimed("elsewhere"), writeData()...))
+	pv := s.bound("elsewhere")
+	s.kubectl("delete", "deployment", fullName+"-operator", "--namespace", "storage", "--cascade=foreground")
+	s.typed(operatorPage, `"finalizers":null`)
+	s.nothingIsOwned()
+	s.noPodsOf(nodeComponent)
+	s.noPodsOf(controllerComponent)
+	s.existsOnlyOn(s.nodeOf(pv), volumePath(poolLocal, pv.Name)+"/file")
 }
 
 // publish does what release.yaml does with the images and the chart, for another registry, and returns their version.

@@ -12,7 +12,7 @@ func TestResourceQuota(t *testing.T) {
 		step{"Claims", func(s *scene) {
 			limits := strings.NewReplacer(
 				"team-a", s.namespace, "fast", limited, "class `bulk`", "class", "bulk", excluded,
-				"100Gi", "32Mi", "50Gi", "24Mi",
+				"100Gi", "32Mi", "50Gi", "24Mi", `snapshot.storage.k8s.io: "20"`, `snapshot.storage.k8s.io: "0"`,
 			).Replace(s.fenced("how-to/resource-quota.md", "yaml")[0])
 			s.apply(limits)
 			s.eventually("the quota is known", func() (bool, string) {
@@ -33,6 +33,15 @@ func TestResourceQuota(t *testing.T) {
 				}
 			}
 			s.create(s.claim("second", limited, "16Mi"))
+		}},
+		step{"Snapshots", func(s *scene) {
+			said := s.bash(`kubectl apply --filename - 2>&1 <<-EOF || true
+				{apiVersion: ` + snapshotGroup + `/v1, kind: VolumeSnapshot, metadata: {name: first},
+				spec: {source: {persistentVolumeClaimName: first}}}
+				EOF`)
+			if !strings.Contains(said, "exceeded quota") {
+				s.t.Errorf("a snapshot was made past its quota: %s", said)
+			}
 		}},
 		step{"Growth", func(s *scene) {
 			s.output(s.pod("writer", claimed("first"), writeData()...))

@@ -146,6 +146,7 @@ func TestSharedPool(t *testing.T) {
 				s.vanishes(node, path+"/csi/"+used)
 			}
 			s.everyRoomIsEmpty(path)
+			s.restoreRelease(poolShared) // else no other volume that is nowhere could be deleted
 		}},
 	)
 }

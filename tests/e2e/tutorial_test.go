@@ -104,13 +104,28 @@ func (s *scene) typedLine(page, text string, names ...string) string {
 	return s.typedOf(strings.Split(strings.Join(s.blocks(page), ""), "\n"), page, text, names)
 }
 
+// typedOnNode types such a block as root on a node.
+func (s *scene) typedOnNode(node, page, text string, names ...string) string {
+	s.t.Helper()
+	commands := printed(s.t, s.blocks(page), page, text, names)
+	out := s.onNode(node, commands)
+	s.t.Logf("%s# %s%s", node, commands, out)
+	return out
+}
+
 func (s *scene) typedOf(commands []string, page, text string, names []string) string {
 	s.t.Helper()
+	return s.bash(printed(s.t, commands, page, text, names))
+}
+
+// printed is the first of a page's commands that has a text in it, with these names in place of the page's.
+func printed(t *testing.T, commands []string, page, text string, names []string) string {
+	t.Helper()
 	i := slices.IndexFunc(commands, func(command string) bool { return strings.Contains(command, text) })
 	if i < 0 {
-		s.t.Fatalf("%s has no command with %q", page, text)
+		t.Fatalf("%s has no command with %q", page, text)
 	}
-	return s.bash(strings.NewReplacer(names...).Replace(commands[i]))
+	return strings.NewReplacer(names...).Replace(commands[i])
 }
 
 // bash runs commands as a user would who is in the feature's namespace, and returns what they print.

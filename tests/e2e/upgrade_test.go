@@ -148,5 +148,19 @@ func TestUpgradeAndReinstall(t *testing.T) {
 				s.t.Errorf("the cluster still has\n%s", left)
 			}
 		}},
+		step{"WithItsDataRemovedItBeginsAnew", func(s *scene) {
+			for _, n := range s.nodes {
+				s.typedOnNode(n, "how-to/uninstall.md", "rm -rf")
+				for _, path := range []string{pathOf(poolLocal) + "/csi", stateDir} {
+					if s.exists(n, path) {
+						s.t.Errorf("%s still has %s", n, path)
+					}
+				}
+			}
+			s.must(s.install(s.ctx, s.values("info")))
+			s.create(s.claim("anew", classOf(poolLocal), "16Mi"))
+			s.output(on(node, s.pod("anew", claimed("anew"), writeData()...)))
+			s.forget("anew")
+		}},
 	)
 }

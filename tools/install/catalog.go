@@ -50,6 +50,8 @@ func systemTools() map[string]string {
 		"gcc":        "gcc",
 		"promtool":   "prometheus",
 		"fio":        "fio",
+		"jq":         "jq",
+		"rsync":      "rsync",
 		"mkfs.ext4":  "e2fsprogs",
 		"mkfs.xfs":   "xfsprogs",
 		"mkfs.btrfs": "btrfs-progs",

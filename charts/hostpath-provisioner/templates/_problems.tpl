@@ -1,11 +1,27 @@
 {{/* Each of these prints a YAML list of sentences, empty when all is well. validate.yaml fails with them. */}}
 
+{{/* The directory of the system that a path is or lies in, which belongs to that altogether; nothing where there is none. As src/internal/poolspec has it. */}}
+{{- define "hostpath-provisioner.systemDirectory" -}}
+{{- $path := . -}}
+{{- $in := list -}}
+{{- range splitList " " "/bin /boot /dev /etc /lib /lib32 /lib64 /libx32 /lost+found /proc /sbin /sys /usr /var/lib/cni /var/lib/containerd /var/lib/containers /var/lib/docker /var/lib/etcd /var/lib/kubelet /var/lib/rancher/k3s/agent /var/lib/rancher/k3s/server /var/lib/rancher/rke2/agent /var/lib/rancher/rke2/server" -}}
+{{- if and (hasPrefix (printf "%s/" .) (printf "%s/" $path)) (not (hasPrefix "/usr/local/" (printf "%s/" $path))) -}}
+{{- $in = append $in . -}}
+{{- end -}}
+{{- end -}}
+{{- with $in }}{{ first . }}{{ end -}}
+{{- end -}}
+
 {{- define "hostpath-provisioner.problems.pools" -}}
 {{- $problems := list -}}
+{{- range splitList " " "/dev /proc /run /sys /tmp /var/run" -}}
+{{- if hasPrefix (printf "%s/" .) (printf "%s/" $.Values.driver.stateDir) -}}
+{{- $problems = append $problems (printf "driver.stateDir: %s is or lies in %s, which a boot empties: nodes would forget their pools, and take an empty directory for one whose disk is not mounted; give it one that stays, such as /var/lib/hostpath-provisioner-state." $.Values.driver.stateDir .) -}}
+{{- end -}}
+{{- end -}}
 {{- $places := list (dict "what" "driver.stateDir" "path" .Values.driver.stateDir) (dict "what" "kubeletDir" "path" .Values.kubeletDir) -}}
-{{- /* As src/internal/poolspec has them: of the first, pools may lie below; the others belong to the system altogether. */ -}}
+{{- /* As src/internal/poolspec has them: pools may lie below. */ -}}
 {{- $parents := splitList " " "/ /home /media /mnt /opt /root /run /srv /tmp /usr/local /var /var/cache /var/lib /var/log /var/run /var/tmp" -}}
-{{- $system := splitList " " "/bin /boot /dev /etc /lib /lib32 /lib64 /libx32 /lost+found /proc /sbin /sys /usr /var/lib/cni /var/lib/containerd /var/lib/containers /var/lib/docker /var/lib/etcd /var/lib/kubelet /var/lib/rancher/k3s/agent /var/lib/rancher/k3s/server /var/lib/rancher/rke2/agent /var/lib/rancher/rke2/server" -}}
 {{- $names := list -}}
 {{- range $i, $pool := .Values.storagePools -}}
 {{- $what := printf "storagePools[%d] %q" $i .name -}}
@@ -13,6 +29,15 @@
 {{- $problems = append $problems (printf "%s: there is another pool of that name; names must be unique." $what) -}}
 {{- end -}}
 {{- $names = append $names .name -}}
+{{- if and (kindIs "string" .reserve) (not (regexMatch "^([0-9]{1,18}|[0-9]+(\\.[0-9]+)?(Ki|Mi|Gi|Ti|Pi|Ei|k|M|G|T|P|E)|[0-9]{1,2}(\\.[0-9]+)?%)$" .reserve)) -}}
+{{- $problems = append $problems (printf "%s: its reserve is %q; it takes bytes, a quantity such as 10Gi, or a share of the size such as 5%%." $what .reserve) -}}
+{{- else if and .reserve (not (kindIs "string" .reserve)) (lt (int64 .reserve) 1048576) -}}
+{{- $problems = append $problems (printf "%s: its reserve is %d bytes; write %d%% for a share of the size, or a quantity such as 10Gi." $what (int64 .reserve) (int64 .reserve)) -}}
+{{- end -}}
+{{- $retention := dig "trash" "retention" "0" . -}}
+{{- if not (regexMatch "^([0-9]{1,9}(\\.[0-9]+)?(ns|us|ms|s)|[0-9]{1,7}(\\.[0-9]+)?m|[0-9]{1,6}(\\.[0-9]+)?h)+$|^0$" $retention) -}}
+{{- $problems = append $problems (printf "%s: its trash.retention is %q; it takes hours, minutes and seconds, such as 72h for three days." $what $retention) -}}
+{{- end -}}
 {{- if eq (default "node" .scope) "shared" -}}
 {{- range list "overcommit" "maxVolumes" "inline" -}}
 {{- if get $pool . -}}
@@ -26,15 +51,13 @@
 {{- if and .sharedAccess (eq (default "node" .scope) "shared") -}}
 {{- $problems = append $problems (printf "%s: scope shared allows ReadWriteMany on all nodes; remove sharedAccess." $what) -}}
 {{- end -}}
-{{- $in := list -}}
-{{- range $system -}}
-{{- if and (hasPrefix (printf "%s/" .) (printf "%s/" $pool.path)) (not (hasPrefix "/usr/local/" (printf "%s/" $pool.path))) -}}
-{{- $in = append $in . -}}
+{{- if not (regexMatch "^(/([^/.\\p{Cc}][^/\\p{Cc}]*|\\.[^/.\\p{Cc}][^/\\p{Cc}]*|\\.\\.[^/\\p{Cc}]+))+$" .path) -}}
+{{- $problems = append $problems (printf "%s: its path is %q; it takes an absolute one, such as /mnt/ssd, without .. or // in it and / at its end." $what .path) -}}
+{{- else if regexMatch "[*?,<>${}]| $" .path -}}
+{{- $problems = append $problems (printf "%s: its path %q would be taken as it is written, as the name of one directory; write that without any of *?,<>${} and a space at its end." $what .path) -}}
 {{- end -}}
-{{- end -}}
-{{- if has $pool.path $parents }}{{ $in = append $in $pool.path }}{{ end -}}
-{{- with $in -}}
-{{- $problems = append $problems (printf "%s: its path %s is or lies in %s, a directory of the system; give it one that belongs to it alone, such as /var/lib/hostpath-provisioner." $what $pool.path (first .)) -}}
+{{- with include "hostpath-provisioner.systemDirectory" .path | default (ternary .path "" (has .path $parents)) -}}
+{{- $problems = append $problems (printf "%s: its path %s is or lies in %s, a directory of the system; give it one that belongs to it alone, such as /var/lib/hostpath-provisioner." $what $pool.path .) -}}
 {{- end -}}
 {{- range $places -}}
 {{- if or (hasPrefix (printf "%s/" .path) (printf "%s/" $pool.path)) (hasPrefix (printf "%s/" $pool.path) (printf "%s/" .path)) -}}
@@ -83,6 +106,11 @@
 {{- range $key, $want := $wants -}}
 {{- if and (hasKey $parameters $key) (not (regexMatch (index $want 0) (toString (index $parameters $key)))) -}}
 {{- $problems = append $problems (printf "%s: parameter %s is %q; it takes %s." $what $key (toString (index $parameters $key)) (index $want 1)) -}}
+{{- end -}}
+{{- end -}}
+{{- range .mountOptions -}}
+{{- if not (regexMatch "^((ro|nosuid|nodev|noexec|noatime|nodiratime|relatime|strictatime)(,|$))+$" .) -}}
+{{- $problems = append $problems (printf "%s: the driver refuses the mount option %q; it takes ro, nosuid, nodev, noexec, noatime, nodiratime, relatime and strictatime. Those of a disk belong in /etc/fstab." $what .) -}}
 {{- end -}}
 {{- end -}}
 {{- range $key := keys $parameters | sortAlpha -}}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // Names lists the first few names, and says how many more there are.
@@ -24,6 +25,18 @@ func Printable(text string) string {
 		}
 		return ' '
 	}, text)
+}
+
+// Line is the beginning of a text, printable, of some 512 bytes at most: for what is kept of others' texts.
+func Line(text string) string {
+	end := 512
+	if text = Printable(text); len(text) <= end {
+		return text
+	}
+	for !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + "…"
 }
 
 // WithoutNumbers is a text without its digits, which change where it says the same.

@@ -1,6 +1,7 @@
 package abridge_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/abridge"
@@ -18,6 +19,17 @@ func TestPrintable(t *testing.T) {
 		"10Gi … é": "10Gi … é", "\x1b[2Ja\nb\tc\x00": " [2Ja b c ", "\u202e\u200b": "  ", "": "",
 	} {
 		if got := abridge.Printable(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestLine(t *testing.T) {
+	for text, want := range map[string]string{
+		"a\nb": "a b", "a" + strings.Repeat("é", 1000): "a" + strings.Repeat("é", 255) + "…",
+		strings.Repeat("\xff", 1000): strings.Repeat("\ufffd", 170) + "…",
+	} {
+		if got := abridge.Line(text); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}

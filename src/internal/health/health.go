@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/places"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/process"
 )
 
@@ -42,8 +43,12 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// timeout bounds a probe; the kubelet's own is usually shorter.
-const timeout = 10 * time.Second
+const (
+	// timeout bounds a probe; the kubelet's own is usually shorter.
+	timeout = 10 * time.Second
+	// maxConnections, maxHeader (in bytes) and maxReads bound what strangers can take: every pod may dial.
+	maxConnections, maxHeader, maxReads = 256, 8 << 10, 32
+)
 
 // Server is the HTTP server.
 type Server struct {
@@ -64,12 +69,14 @@ func New(c Config) (*Server, error) {
 		mux.HandleFunc("GET /readyz", answer(append([]Check{c.Live}, c.Ready...)))
 	}
 	if c.Metrics != nil {
-		mux.Handle("GET /metrics",
-			promhttp.HandlerFor(c.Metrics, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
+		mux.Handle("GET /metrics", promhttp.HandlerFor(c.Metrics, promhttp.HandlerOpts{
+			ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: maxReads,
+		}))
 	}
 	s.http = &http.Server{
 		Handler: mux, ReadHeaderTimeout: timeout, ReadTimeout: timeout, WriteTimeout: 3 * timeout,
-		IdleTimeout: time.Minute, ErrorLog: slog.NewLogLogger(c.Log.Handler(), slog.LevelWarn),
+		IdleTimeout: time.Minute, MaxHeaderBytes: maxHeader,
+		ErrorLog: slog.NewLogLogger(c.Log.Handler(), slog.LevelWarn),
 	}
 	return s, nil
 }
@@ -110,6 +117,7 @@ func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for health probes and metrics: %w", err)
 	}
+	listener = places.Listen(listener, maxConnections)
 	if s.TLS != nil {
 		listener = tls.NewListener(listener, s.TLS)
 	}

@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 )
 
@@ -23,7 +24,7 @@ func TestALaneGoesOnAfterAFailure(t *testing.T) {
 	}
 }
 
-// TestEachNightlyTargetHasAJob, which runs as much of it as make test-nightly does.
+// TestEachNightlyTargetHasAJob, which runs as much of it as make test-nightly does. Targets deps-… test nothing.
 func TestEachNightlyTargetHasAJob(t *testing.T) {
 	makefile := read(t, root+"/Makefile")
 	lanes := regexp.MustCompile(`(?m)^test-nightly: deps.*\n\t@\$\(call lanes,(.*)\)$`).FindStringSubmatch(makefile)
@@ -32,6 +33,9 @@ func TestEachNightlyTargetHasAJob(t *testing.T) {
 	}
 	nightly := read(t, root+"/.github/workflows/nightly.yaml")
 	for _, target := range regexp.MustCompile(`[ ,]`).Split(lanes[1], -1) {
+		if strings.HasPrefix(target, "deps-") {
+			continue
+		}
 		if !regexp.MustCompile(`(?m)^ +- run: .*make ` + target + `( .*)?$`).MatchString(nightly) {
 			t.Errorf("nightly.yaml has no job that runs make %s", target)
 		}

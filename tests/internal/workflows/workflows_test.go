@@ -227,11 +227,15 @@ func programs(t *testing.T, target string) []string {
 	return all
 }
 
-// recipe is what a target of the Makefile runs, after what its prerequisites run.
+// recipe is what a target of the Makefile runs, after what its prerequisites run. Lists of tools are spelt out.
 func recipe(t *testing.T, target string) string {
 	t.Helper()
+	makefile := read(t, root+"/Makefile")
+	for _, list := range regexp.MustCompile(`(?m)^(\w+_TOOLS) := (.*)$`).FindAllStringSubmatch(makefile, -1) {
+		makefile = strings.ReplaceAll(makefile, "$("+list[1]+")", list[2])
+	}
 	rule := regexp.MustCompile(`(?m)^` + target + `:([a-z0-9 -]*)(?:##.*)?\n((?:\t.*\n?)*)`).
-		FindStringSubmatch(read(t, root+"/Makefile"))
+		FindStringSubmatch(makefile)
 	if rule == nil {
 		t.Fatalf("the Makefile has no target %s", target)
 	}

@@ -4,6 +4,9 @@
 {{- $legacy := .Values.legacyProvisioner -}}
 {{- if $legacy.everyNode.enabled -}}
 {{- $path := $legacy.everyNode.path -}}
+{{- with include "hostpath-provisioner.systemDirectory" $path -}}
+{{- $problems = append $problems (printf "legacyProvisioner.everyNode.path %s is or lies in %s, a directory of the system; give it one that belongs to it alone, such as /var/hpvolumes." $path .) -}}
+{{- end -}}
 {{- $others := list (list "driver.stateDir" .Values.driver.stateDir) (list "kubeletDir" .Values.kubeletDir) -}}
 {{- $names := list "kubevirt.io/hostpath-provisioner" .Values.driver.name -}}
 {{- $classes := .Values.storageClasses -}}

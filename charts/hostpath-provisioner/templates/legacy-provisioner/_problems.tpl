@@ -4,6 +4,9 @@ are in csi/ below it. */}}
 {{- $problems := list -}}
 {{- if .Values.legacyProvisioner.enabled -}}
 {{- $path := .Values.legacyProvisioner.path -}}
+{{- with include "hostpath-provisioner.systemDirectory" $path -}}
+{{- $problems = append $problems (printf "legacyProvisioner.path %s is or lies in %s, a directory of the system; give it one that belongs to it alone, such as /var/hpvolumes." $path .) -}}
+{{- end -}}
 {{- range list (list "driver.stateDir" .Values.driver.stateDir) (list "kubeletDir" .Values.kubeletDir) -}}
 {{- $other := index . 1 -}}
 {{- if or (hasPrefix (printf "%s/" $other) (printf "%s/" $path)) (hasPrefix (printf "%s/" $path) (printf "%s/" $other)) -}}

@@ -190,11 +190,21 @@ func (worker) Enforce(q *wire.EnforceRequest, out grpc.ServerStreamingServer[wir
 	return nil
 }
 
+// holder is a node that has one volume.
+type holder struct {
+	wire.UnimplementedNodeServer
+}
+
+func (holder) Find(_ context.Context, q *wire.FindRequest) (*wire.FindResponse, error) {
+	return &wire.FindResponse{Found: q.GetId() == "pvc-1"}, nil
+}
+
 // TestANodeDoesIt: what concerns a node's pools is passed on to it, and its answer comes back, with its name in a
 // refusal.
 func TestANodeDoesIt(t *testing.T) {
 	c := &cluster{connections: map[string]*grpc.ClientConn{
 		"worker-1": serve(t, func(r grpc.ServiceRegistrar) { wire.RegisterAdminServer(r, worker{}) }),
+		"worker-2": serve(t, func(r grpc.ServiceRegistrar) { wire.RegisterNodeServer(r, holder{}) }),
 		"old":      serve(t, func(grpc.ServiceRegistrar) {}),
 	}}
 	client := c.client(t)
@@ -222,8 +232,8 @@ func TestANodeDoesIt(t *testing.T) {
 		answer, err := client.Adopt(t.Context(), &wire.AdoptRequest{Node: node, Id: "pvc-1"})
 		return word(answer.GetVolume().GetId()+" on "+answer.GetNode(), err)
 	}
-	discard := func() string {
-		_, err := client.Discard(t.Context(), &wire.DiscardRequest{Node: "worker-1", Id: "pvc-1"})
+	discard := func(id, other string) string {
+		_, err := client.Discard(t.Context(), &wire.DiscardRequest{Node: "worker-1", Id: id, PvOn: other})
 		return word("", err)
 	}
 	forget := func() string {
@@ -242,6 +252,10 @@ func TestANodeDoesIt(t *testing.T) {
 		refused + "FailedPrecondition desc = node old: its driver is of an older version, which takes no commands " +
 			"from the controller; run the command in its pod",
 		refused + "NotFound desc = node worker-1: no such [2Jvolume ",
+		refused + "NotFound desc = node worker-1: no such [2Jvolume ",
+		refused + "FailedPrecondition desc = node worker-2 does not have the volume: what node worker-1 has may be " +
+			"all there is; replace the PersistentVolume, see docs/how-to/move-a-disk.md",
+		refused + "Unavailable desc = node worker-9 is not connected",
 		"known",
 		refused + "FailedPrecondition desc = node worker-1: it belongs to others than us",
 		"a b ",
@@ -249,7 +263,8 @@ func TestANodeDoesIt(t *testing.T) {
 		"a " + refused + "NotFound desc = node worker-1: no such pool",
 	}
 	got := []string{
-		adopt("worker-1"), adopt(""), adopt("worker-9"), adopt("old"), discard(), forget(), take(),
+		adopt("worker-1"), adopt(""), adopt("worker-9"), adopt("old"), discard("pvc-1", ""),
+		discard("pvc-1", "worker-2"), discard("pvc-2", "worker-2"), discard("pvc-1", "worker-9"), forget(), take(),
 		enforce("worker-1", "", "a", "b"), enforce("worker-1", "local"), enforce("worker-1", "local", "a"),
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -42,8 +42,8 @@ func each[Q interface{ GetNode() string }](
 		}
 		if err = explained(q.GetNode(), ended); err == nil {
 			err = take(&wire.Progress{
-				Id: abridge.Printable(p.GetId()), Files: max(0, p.GetFiles()), Done: p.GetDone(),
-				Error: abridge.Printable(p.GetError()), Bytes: max(0, p.GetBytes()),
+				Id: abridge.Line(p.GetId()), Files: max(0, p.GetFiles()), Done: p.GetDone(),
+				Error: abridge.Line(p.GetError()), Bytes: max(0, p.GetBytes()),
 			})
 		}
 	}

@@ -76,8 +76,11 @@ func (f *Fleet) IsGone(ctx context.Context, node string) (bool, error) {
 }
 
 // Forget drops what is known of a node without a Node object, but for its name: a volume may be there until it counts
-// as lost.
+// as lost. It has to log in again, which a token can no longer once Kubernetes has removed its pod.
 func (f *Fleet) Forget(node string) {
+	if p := f.Get(node); p != nil {
+		p.Close(errors.New("its Node object was deleted"))
+	}
 	f.metrics.calls.DeletePartialMatch(prometheus.Labels{"node": node})
 	f.mu.Lock()
 	defer f.mu.Unlock()

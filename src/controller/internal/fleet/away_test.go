@@ -1,11 +1,17 @@
 package fleet_test
 
 import (
+	"context"
+	"errors"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/csi/csitest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/fleet"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/fleet/fleettest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/link/linktest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/waittest"
 )
@@ -44,5 +50,31 @@ func TestMissing(t *testing.T) {
 	})
 	if got := connected(); got["a"] != 1 {
 		t.Errorf("connected are %v", got)
+	}
+}
+
+// TestForgottenNode: a node whose Node object was deleted, and with it its pod, is neither connected nor remembered.
+func TestForgottenNode(t *testing.T) {
+	t.Parallel()
+	var refused atomic.Bool
+	var passed atomic.Int64
+	hub := fleettest.NewHub(t, local, func(c *fleet.Config) {
+		c.Now = func() time.Time { return time.Now().Add(time.Duration(passed.Load())) }
+		c.Review = func(ctx context.Context, token string) (string, error) {
+			if refused.Load() {
+				return "", errors.New("the pod is gone")
+			}
+			return fleettest.Review(ctx, token)
+		}
+	})
+	hub.Start(t)
+	hub.Connect(t, &linktest.Node{Name: "a"})
+	refused.Store(true)
+	hub.Forget("a")
+	waittest.Until(t, "it is not connected", func() bool { return hub.Get("a") == nil })
+	passed.Store(int64(10 * time.Minute))
+	hub.Forget("b")
+	if names := hub.Remembered(); !slices.Equal(names, []string{"b"}) {
+		t.Errorf("remembered are %v", names)
 	}
 }

@@ -13,11 +13,7 @@ func (f *Fleet) SetLoginTimeout(d time.Duration) { f.loginTimeout = d }
 func (f *Fleet) RetryAfter(d time.Duration) { f.retry = d }
 
 // Unauthenticated is how many connections have not shown who they are.
-func (f *Fleet) Unauthenticated() int {
-	f.unauthenticated.mu.Lock()
-	defer f.unauthenticated.mu.Unlock()
-	return f.unauthenticated.count
-}
+func (f *Fleet) Unauthenticated() int { return f.unauthenticated.Count() }
 
 // Left are the nodes that were connected, and are not any more.
 func (f *Fleet) Left() []string {

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/places"
 )
 
 // Cluster is what Kubernetes knows of nodes, connected or not.
@@ -81,7 +82,7 @@ func New(c Config) (*Fleet, error) {
 	}
 	f := &Fleet{
 		Config: c, start: c.Now(), metrics: newMetrics(), nodes: map[string]*Peer{},
-		unauthenticated: unauthenticated{most: maxUnauthenticated, byAddress: map[string][]*newcomer{}},
+		unauthenticated: unauthenticated{places.New[*newcomer](maxUnauthenticated)},
 		logins:          newTurns(), renewals: newTurns(), loginTimeout: loginTimeout, retry: renewalRetry,
 		left: map[string]time.Time{}, awaited: map[string]time.Time{}, gone: map[string]time.Time{},
 	}
@@ -148,7 +149,9 @@ func (f *Fleet) removePeer(ctx context.Context, p *Peer) {
 	current := f.nodes[p.Name] == p
 	if current {
 		delete(f.nodes, p.Name)
-		f.left[p.Name] = f.Now()
+		if _, gone := f.gone[p.Name]; !gone {
+			f.left[p.Name] = f.Now()
+		}
 	}
 	f.mu.Unlock()
 	if current {

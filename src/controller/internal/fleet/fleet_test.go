@@ -64,7 +64,7 @@ func TestCalls(t *testing.T) {
 	}}
 	node.Show(nodeapi.PoolStatus{Name: "local", Allocatable: 1 << 40})
 	for _, id := range []string{"pvc-1", "pvc-2", "/"} {
-		node.Put(nodeapi.VolumeStatus{ID: id, Pool: "local"})
+		node.Put(nodeapi.VolumeStatus{ID: id, Pool: "local", Claim: "shop/da\nta", Enforcement: "\x1b[2J"})
 	}
 	hub.Connect(t, node)
 	p := hub.Get("a")
@@ -78,7 +78,12 @@ func TestCalls(t *testing.T) {
 		}
 	}
 	listed := 0
-	count := func(nodeapi.VolumeStatus) error { listed++; return nil }
+	count := func(v nodeapi.VolumeStatus) error {
+		if listed++; v.Claim != "shop/da ta" || v.Enforcement != " [2J" {
+			t.Errorf("a terminal gets %q and %q", v.Claim, v.Enforcement)
+		}
+		return nil
+	}
 	if err := p.Volumes(t.Context(), count); listed != 2 || err != nil {
 		t.Errorf("%d volumes, %v", listed, err)
 	}
@@ -98,10 +103,6 @@ func TestCalls(t *testing.T) {
 	if got := linktest.Samples(t, hub.Metrics, "hpp_controller_hop_seconds"); got[""] != 5 {
 		t.Errorf("%v hops measured, want 5", got)
 	}
-	hub.Forget("a")
-	if left := linktest.Samples(t, hub.Metrics, "hpp_controller_calls_total"); len(left) != 0 {
-		t.Errorf("left of a node that is gone: %v", left)
-	}
 	waittest.Until(t, "the pools are news", func() bool {
 		pools, _ := p.Pools()
 		return pools[0].Allocatable == 1<<39
@@ -110,6 +111,11 @@ func TestCalls(t *testing.T) {
 	if got := linktest.Samples(t, node.Metrics, "hpp_node_pushes_total"); !maps.Equal(got, causes) {
 		t.Errorf("pushes were %v, want %v", got, causes)
 	}
+	hub.Forget("a")
+	if left := linktest.Samples(t, hub.Metrics, "hpp_controller_calls_total"); len(left) != 0 {
+		t.Errorf("left of a node that is gone: %v", left)
+	}
+	waittest.Until(t, "it has logged in again", func() bool { now := hub.Get("a"); return now != nil && now != p })
 }
 
 func TestConfigIsChecked(t *testing.T) {

@@ -17,8 +17,10 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/abridge"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/bytesize"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi/wire"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
@@ -142,8 +144,9 @@ func (p *Peer) Share(ctx context.Context, q *wire.ShareRequest) error {
 }
 
 const (
-	// maxVolumes is what a node may list at most: it is told apart from one that never ends.
+	// maxVolumes and maxListed are what a node may list at most, the latter in bytes: the list is kept in memory.
 	maxVolumes = 1 << 18
+	maxListed  = 64 << 20
 	// maxVolume bounds what it says of one, in bytes: two names of a claim have 316 at most.
 	maxVolume = 2 << 10
 	// maxPoolID bounds the id of a pool's marker, in bytes; one has 36.
@@ -160,20 +163,28 @@ func (p *Peer) Volumes(ctx context.Context, visit func(nodeapi.VolumeStatus) err
 	defer cancel()
 	q := &wire.VolumesRequest{Snapshots: true}
 	stream, err := wire.NewNodeClient(p).Volumes(ctx, q, grpc.MaxCallRecvMsgSize(maxVolume))
-	for count := 0; err == nil; count++ {
+	for count, bytes := 0, 0; err == nil; count++ {
 		var v *wire.Volume
 		if v, err = stream.Recv(); err == nil && nodeapi.ValidateID(v.GetId()) == nil &&
 			poolspec.ValidName(v.GetPool()) {
-			err = visit(wire.ToVolume(v))
+			err = visit(printable(wire.ToVolume(v)))
 		}
-		if err == nil && count > maxVolumes {
-			err = fmt.Errorf("more than %d", maxVolumes)
+		if bytes += proto.Size(v); err == nil && (count > maxVolumes || bytes > maxListed) {
+			err = fmt.Errorf("more than %d, or than %s of text", maxVolumes, bytesize.Format(maxListed))
 		}
 	}
 	if errors.Is(err, io.EOF) {
 		return nil
 	}
 	return fmt.Errorf("volumes of node %s: %w", p.Name, withKnownCode(err))
+}
+
+// printable is what a node says of a volume, as a terminal may have it.
+func printable(v nodeapi.VolumeStatus) nodeapi.VolumeStatus {
+	for _, text := range []*string{&v.Claim, &v.Enforcement, &v.SnapshotOf, &v.Copying} {
+		*text = abridge.Printable(*text)
+	}
+	return v
 }
 
 // Invoke implements grpc.ClientConnInterface. A call whose answer the end of the connection has cut off is Unavailable:

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/places"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/waittest"
 )
 
@@ -73,7 +74,7 @@ func (f from) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.ParseIP(f.addr
 // TestPlaces: with all places taken the oldest newcomer of the fullest address goes.
 func TestPlaces(t *testing.T) {
 	t.Parallel()
-	all := unauthenticated{most: 4, byAddress: map[string][]*newcomer{}}
+	all := unauthenticated{places.New[*newcomer](4)}
 	var gone []*newcomer
 	enter := func(address string) (n *newcomer) {
 		near, far := net.Pipe()
@@ -93,7 +94,7 @@ func TestPlaces(t *testing.T) {
 	}
 	b2 := enter("10.0.0.2") // a1 goes
 	c1 := enter("10.0.0.3") // a2 or b1
-	if len(gone) != 2 || gone[0] != a1 || gone[1] != a2 && gone[1] != b1 || all.count != 4 {
+	if len(gone) != 2 || gone[0] != a1 || gone[1] != a2 && gone[1] != b1 || all.Count() != 4 {
 		t.Errorf("gone are %v", gone)
 	}
 	if _, err := a1.Read(make([]byte, 1)); err == nil || all.remove(a1) {
@@ -109,7 +110,7 @@ func TestPlaces(t *testing.T) {
 // TestANewcomerIsReadInPart: no more than its share is read until it is known, and nothing is lost.
 func TestANewcomerIsReadInPart(t *testing.T) {
 	t.Parallel()
-	all := unauthenticated{most: 4, byAddress: map[string][]*newcomer{}}
+	all := unauthenticated{places.New[*newcomer](4)}
 	near, far := net.Pipe()
 	n := all.add(near, func(error) {})
 	sent, said := make(chan int, 1), make([]byte, 3*maxUnproven)

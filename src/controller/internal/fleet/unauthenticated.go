@@ -6,11 +6,11 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/logging"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/places"
 )
 
 const (
@@ -26,16 +26,8 @@ const (
 var errCrowded = errors.New("all places of connections that have not shown who they are were taken, most of them by " +
 	"its address")
 
-// unauthenticated are the connections whose tokens have not passed. Nobody is refused a place: the oldest of the
-// address that has most gives its own up. An address says little: a mesh or a masquerading network may make all nodes
-// one.
-type unauthenticated struct {
-	most int
-
-	mu        sync.Mutex
-	count     int
-	byAddress map[string][]*newcomer // oldest first
-}
+// unauthenticated are the connections whose tokens have not passed.
+type unauthenticated struct{ *places.Places[*newcomer] }
 
 // newcomer is a connection of which no more than maxUnproven bytes are read until it is known.
 type newcomer struct {
@@ -60,27 +52,12 @@ func (n *newcomer) isKnown() bool {
 }
 
 // add gives a connection a place. It waits until whoever had that holds nothing any more.
-func (u *unauthenticated) add(conn net.Conn, end context.CancelCauseFunc) *newcomer {
+func (u unauthenticated) add(conn net.Conn, end context.CancelCauseFunc) *newcomer {
 	n := &newcomer{
-		Conn: conn, address: addressOf(conn), end: end, left: maxUnproven,
+		Conn: conn, address: places.AddressOf(conn), end: end, left: maxUnproven,
 		known: make(chan struct{}), closed: make(chan struct{}), ended: make(chan struct{}),
 	}
-	u.mu.Lock()
-	var out *newcomer
-	if u.count >= u.most {
-		fullest := n.address
-		for address, all := range u.byAddress {
-			if len(all) > len(u.byAddress[fullest]) {
-				fullest = address
-			}
-		}
-		out = u.byAddress[fullest][0]
-		u.removeLocked(out)
-	}
-	u.count++
-	u.byAddress[n.address] = append(u.byAddress[n.address], n)
-	u.mu.Unlock()
-	if out != nil {
+	if out, crowded := u.Add(n.address, n); crowded {
 		out.end(errCrowded)
 		_ = out.Close()
 		<-out.ended
@@ -89,35 +66,7 @@ func (u *unauthenticated) add(conn net.Conn, end context.CancelCauseFunc) *newco
 }
 
 // remove reports whether a connection still had its place, which is free then.
-func (u *unauthenticated) remove(n *newcomer) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.removeLocked(n)
-}
-
-func (u *unauthenticated) removeLocked(n *newcomer) bool {
-	all := u.byAddress[n.address]
-	i := slices.Index(all, n)
-	if i < 0 {
-		return false
-	}
-	if all = slices.Delete(all, i, i+1); len(all) == 0 {
-		delete(u.byAddress, n.address)
-	} else {
-		u.byAddress[n.address] = all
-	}
-	u.count--
-	return true
-}
-
-// addressOf is the address of who has dialled, without the port.
-func addressOf(conn net.Conn) string {
-	address := conn.RemoteAddr().String()
-	if host, _, err := net.SplitHostPort(address); err == nil {
-		return host
-	}
-	return address
-}
+func (u unauthenticated) remove(n *newcomer) bool { return u.Remove(n.address, n) }
 
 // Read implements net.Conn. What comes beyond a newcomer's share waits until it is known: a node may follow its first
 // message with more at once.

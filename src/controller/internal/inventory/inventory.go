@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/fleet"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/controller/internal/sharedpools"
@@ -161,7 +162,7 @@ func (i *Inventory) searchNode(ctx context.Context, p *fleet.Peer) {
 	i.mu.Unlock()
 	for pool, kinds := range found {
 		for kind, ids := range kinds {
-			if len(ids) > len(before[pool][kind]) {
+			if !sets.New(before[pool][kind]...).HasAll(ids...) {
 				i.reportOrphans(node, pool, kind, ids)
 			}
 		}

@@ -171,6 +171,25 @@ func TestOrphanSnapshots(t *testing.T) {
 	}
 }
 
+// TestNewOrphansAreReported, also where there were more before that are none any more.
+func TestNewOrphansAreReported(t *testing.T) {
+	t.Parallel()
+	a := csitest.NewNode("a", csitest.GiB)
+	r := csitest.Start(t, a)
+	for _, ids := range [][]string{{"one", "two"}, {"three"}} {
+		a.Remove("one", "two")
+		for _, id := range ids {
+			a.Put(nodeapi.VolumeStatus{ID: id, Pool: "local", Created: r.Clock.Add(-2 * time.Hour)})
+		}
+		for range 2 {
+			r.Inventory.SearchNode(t.Context(), "a")
+		}
+		if told := r.Told("VolumesOrphaned"); len(told) != 1 || !strings.HasSuffix(told[0], strings.Join(ids, ", ")) {
+			t.Errorf("of %q it is said %q", ids, told)
+		}
+	}
+}
+
 // TestOrphansBesideAPoolThatHangs are reported, and those in it stand as they were found before.
 func TestOrphansBesideAPoolThatHangs(t *testing.T) {
 	t.Parallel()

@@ -85,7 +85,7 @@ func (i *Inventory) Volumes(ctx context.Context) ([]nodeapi.VolumeStatus, error)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
-				silent[p.Name] = err.Error()
+				silent[p.Name] = abridge.Line(err.Error())
 			}
 			for _, v := range found { // a copy in another pool is not the volume
 				seen[v.ID] = seen[v.ID] || !strings.HasPrefix(v.State, orphanOfPool)
@@ -111,7 +111,7 @@ func (i *Inventory) volumesOf(
 			return nil
 		}
 		pv := named[v.ID]
-		v.Node, v.PV, v.State = p.Name, pv.Name, abridge.Printable(v.OnItsNode())
+		v.Node, v.PV, v.State = p.Name, pv.Name, v.OnItsNode()
 		switch candidate := i.orphanCandidate(v); {
 		case candidate && v.SnapshotOf != "":
 			v.State = i.stateOfSnapshot(ctx, v, asked)

@@ -87,7 +87,7 @@ func (r *Room) note(ctx context.Context, e entry, says string) {
 	}
 	_, v := r.side(ctx, e.To, e.Handle)
 	_ = r.update(ctx, e.Handle, e.Phase, func(e *entry) bool {
-		e.Copied, e.Message, e.Published = max(0, v.GetCopied()), abridge.Printable(says), false
+		e.Copied, e.Message, e.Published = max(0, v.GetCopied()), abridge.Line(says), false
 		return true
 	})
 }

@@ -222,7 +222,7 @@ func (r *Room) say(ctx context.Context, id, says string) {
 	r.mu.Lock()
 	e, ok := r.known[id]
 	r.mu.Unlock()
-	if says = abridge.Printable(says); !ok || abridge.WithoutNumbers(e.Message) == abridge.WithoutNumbers(says) {
+	if says = abridge.Line(says); !ok || abridge.WithoutNumbers(e.Message) == abridge.WithoutNumbers(says) {
 		return
 	}
 	if err := r.update(ctx, id, e.Phase, func(e *entry) bool { e.Message = says; return true }); err != nil {

@@ -455,6 +455,11 @@ func TestTheDriverRefusesToStart(t *testing.T) {
 			[]string{"--state-dir=$POOL/state"},
 			[]string{"storagePools[0].path", "--state-dir"},
 		},
+		"state in memory": {
+			onePool,
+			[]string{"--state-dir=/dev/shm"},
+			[]string{"--state-dir: /dev/shm is on a tmpfs", "pool local", "requireMount"},
+		},
 		"pool in kubelet's": {
 			"storagePools: [{name: local, path: $POOL/kubelet/x}]",
 			[]string{"--kubelet-dir=$POOL/kubelet"},

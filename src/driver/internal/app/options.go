@@ -3,6 +3,7 @@ package app
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/buildinfo"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/command"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/endpoint"
@@ -86,6 +88,9 @@ func (o *options) serve(ctx context.Context, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if err := o.checkMemory(specs); err != nil {
+		return err
+	}
 	return endpoint.Run(ctx, o.Options, stderr, func(ctx context.Context, p *endpoint.Process) error {
 		// Before anything is built: building reads what is published on this node, which must not change under it.
 		unlock, err := process.Lock(o.StateDir)
@@ -97,4 +102,21 @@ func (o *options) serve(ctx context.Context, stderr io.Writer) error {
 			logging.KeyNode, o.nodeName, logging.KeyPools, len(specs))
 		return (&driver{options: o, Process: p}).build(ctx, specs)
 	})
+}
+
+// checkMemory refuses a state directory that a boot empties, where a pool's path may be without its disk then: the node
+// would not know that it had one there.
+func (o *options) checkMemory(specs []poolspec.Pool) error {
+	facts, err := disk.NewHost("/").Inspect(o.StateDir)
+	if err != nil {
+		return fmt.Errorf("look at --state-dir: %w", err)
+	}
+	for _, spec := range specs {
+		if facts.InMemory() && !spec.MountRequired() {
+			return fmt.Errorf("--state-dir: %s is on a %s, which a boot empties, and the node would take an empty "+
+				"directory for pool %s whose disk is not mounted: name a directory on a disk, or set requireMount for "+
+				"every pool", o.StateDir, facts.FSType, spec.Name)
+		}
+	}
+	return nil
 }

@@ -122,7 +122,7 @@ func (d *hostFS) Space() (Space, error) {
 		Inodes:     int64(st.Files),
 		InodesUsed: int64(st.Files - st.Ffree),
 		InodesFree: int64(st.Ffree),
-		ReadOnly:   st.Flags&unix.ST_RDONLY != 0,
+		ReadOnly:   st.Flags&unix.ST_RDONLY != 0 || stopped(d.top, st),
 	}, err
 }
 

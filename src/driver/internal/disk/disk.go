@@ -147,6 +147,9 @@ type Facts struct {
 	RemembersMissing bool
 }
 
+// InMemory reports whether a boot empties the filesystem.
+func (f Facts) InMemory() bool { return f.FSType == "tmpfs" || f.FSType == "ramfs" }
+
 // Paths opens what is in no pool.
 type Paths interface {
 	// OpenDir opens a directory itself. A link on the way is ELOOP.

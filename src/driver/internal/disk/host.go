@@ -72,7 +72,7 @@ func describe(f *os.File, facts *Facts) (mountPoint bool, err error) {
 	facts.Dev, facts.Ino = mount.Dev, mount.Ino
 	facts.FSID = fmt.Sprintf("%08x%08x", uint32(on.Fsid.Val[0]), uint32(on.Fsid.Val[1]))
 	facts.FSType = fsType(int64(on.Type))
-	facts.ReadOnly = mount.ReadOnly
+	facts.ReadOnly = mount.ReadOnly || err == nil && stopped(f, on)
 	if err == nil && facts.FSType == "nfs" {
 		facts.RemembersMissing, err = remembersMissing(f)
 	}
@@ -87,6 +87,21 @@ func remembersMissing(f *os.File) (bool, error) {
 	}
 	mount, err := table.Of(f)
 	return err == nil && mount != nil && !keepsNoMissing(mount.VFSOptions), err
+}
+
+// stopped reports an ext4 that takes no more writes because of an error, which newer kernels show among its options
+// alone: there neither the mount nor statfs(2) is read-only. It does not read the mount table, which may be long.
+func stopped(f *os.File, on unix.Statfs_t) bool {
+	var st unix.Stat_t
+	if on.Type != unix.EXT4_SUPER_MAGIC || unix.Fstat(int(f.Fd()), &st) != nil {
+		return false
+	}
+	device, err := os.Readlink(fmt.Sprintf("/sys/dev/block/%d:%d", unix.Major(st.Dev), unix.Minor(st.Dev)))
+	if err != nil {
+		return false
+	}
+	options, err := os.ReadFile(path.Join("/proc/fs/ext4", path.Base(device), "options"))
+	return err == nil && slices.Contains(strings.Split(string(options), "\n"), "emergency_ro")
 }
 
 // keepsNoMissing reads the options as the kernel shows them (nfs_show_mount_options).

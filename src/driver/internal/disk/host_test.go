@@ -3,6 +3,7 @@ package disk_test
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -86,6 +87,34 @@ func TestMountBelowCSI(t *testing.T) {
 	checkError(t, err, syscall.EXDEV)
 	if err := f.RemoveTree(t.Context(), "volume", nil); !errors.Is(err, syscall.EXDEV) {
 		t.Errorf("RemoveTree: %v, want %v", err, syscall.EXDEV)
+	}
+}
+
+// TestStoppedFilesystem: an ext4 that takes no more writes after an error is read-only, whatever statfs(2) says.
+func TestStoppedFilesystem(t *testing.T) {
+	root := mounttest.Disk(t, "ext4", 64<<20, "errors=remount-ro")
+	h := disk.NewHost(root)
+	if err := h.Create("/pool"); err != nil {
+		t.Fatal(err)
+	}
+	d, err := h.Open("/pool")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	device := mounttest.Run(t, "findmnt", "--noheadings", "--output", "SOURCE", root)
+	trigger := filepath.Join("/sys/fs/ext4", filepath.Base(device), "trigger_fs_error")
+	if space, err := d.Space(); err != nil || space.ReadOnly {
+		t.Fatalf("before the error: %+v, %v", space, err)
+	}
+	if err := os.WriteFile(trigger, []byte("1"), 0o200); err != nil {
+		t.Fatal(err)
+	}
+	if space, err := d.Space(); err != nil || !space.ReadOnly {
+		t.Errorf("its space is %+v, %v", space, err)
+	}
+	if facts, err := h.Inspect("/pool"); err != nil || !facts.ReadOnly {
+		t.Errorf("it is seen as %+v, %v", facts, err)
 	}
 }
 

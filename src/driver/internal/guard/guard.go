@@ -197,7 +197,7 @@ func first(spec poolspec.Pool, f Facts) Decision {
 		return Absent("NotMounted", "requireMount is set and no filesystem of its own is mounted at %s", spec.Path)
 	case f.Marker != nil:
 		return Decision{Action: Adopt}
-	case slices.Contains([]string{"tmpfs", "ramfs"}, f.FSType):
+	case f.InMemory():
 		return Absent("InMemory", "%s is on a %s, which is in memory: its volumes would be gone after a boot; mount a "+
 			"disk there", spec.Path, f.FSType)
 	default:

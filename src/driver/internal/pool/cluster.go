@@ -51,7 +51,7 @@ func (s *Set) Preferred(names []string, source string) []string {
 	ranks := map[string]rank{}
 	for _, name := range names {
 		p := s.find(name)
-		if p == nil || p.known().id == "" || p.givenUp.Load() > 0 {
+		if p == nil || p.known().id == "" || p.hangs() {
 			continue
 		}
 		r := rank{usable: 1}

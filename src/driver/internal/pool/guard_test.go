@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/disk/disktest"
@@ -544,9 +545,10 @@ func TestResolve(t *testing.T) {
 // TestPreferred: first those where sizes are enforced, then that of the source, then those with more room.
 func TestPreferred(t *testing.T) {
 	n := start(t, poolspec.Pool{Name: "away", Path: "/away"}, poolspec.Pool{Name: "hangs", Path: "/hangs"},
-		poolspec.Pool{Name: "large", Path: "/large"}, poolspec.Pool{Name: "medium", Path: "/medium"},
+		poolspec.Pool{Name: "silent", Path: "/silent"}, poolspec.Pool{Name: "large", Path: "/large"},
+		poolspec.Pool{Name: "medium", Path: "/medium"},
 		poolspec.Pool{Name: "plain", Path: "/plain"}, poolspec.Pool{Name: "small", Path: "/small"})
-	for name, free := range map[string]int64{"hangs": 9, "large": 3, "medium": 2, "plain": 8, "small": 1} {
+	for name, free := range map[string]int64{"hangs": 9, "silent": 9, "large": 3, "medium": 2, "plain": 8, "small": 1} {
 		p := n.find(name)
 		p.update(func(s *state) {
 			s.id, s.space = "present", disk.Space{Size: 10 << 30, Free: free << 30}
@@ -556,13 +558,20 @@ func TestPreferred(t *testing.T) {
 		})
 	}
 	n.find("hangs").givenUp.Store(1)
-	all := []string{"away", "hangs", "large", "medium", "plain", "small"}
+	n.find("silent").update(func(s *state) { s.seen = n.Now().Add(-time.Hour) })
+	all := []string{"away", "hangs", "large", "medium", "plain", "silent", "small"}
+	const last = " plain away hangs silent"
 	for source, want := range map[string]string{
-		"": "large medium small plain away hangs", "small": "small large medium plain away hangs",
-		"plain": "large medium small plain away hangs", "away": "large medium small plain away hangs",
+		"": "large medium small" + last, "small": "small large medium" + last,
+		"plain": "large medium small" + last, "away": "large medium small" + last,
 	} {
 		if got := strings.Join(n.Preferred(all, source), " "); got != want {
 			t.Errorf("with a source in %q the order is %s, want %s", source, got, want)
+		}
+	}
+	for _, name := range []string{"hangs", "silent"} {
+		if _, largest := n.Capacity(name); largest > 0 {
+			t.Errorf("pool %s, which does not answer, is said to have room for %d bytes", name, largest)
 		}
 	}
 }

@@ -94,7 +94,7 @@ func (s state) trouble(closed string) (reason, message string) {
 // where none can be made. Both are 0 where a quota that is required is off, because volumes do not grow there either,
 // and where the pool is absent or unknown, because an error would leave an old figure standing in the cluster.
 func (s *Set) Capacity(name string) (growable, largest int64) {
-	if p := s.find(name); p != nil {
+	if p := s.find(name); p != nil && !p.hangs() {
 		if known := p.known(); known.id != "" {
 			t := p.ledger.Totals(known.space)
 			return t.Growable, t.Largest

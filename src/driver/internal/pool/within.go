@@ -49,6 +49,15 @@ func Within[T any](
 	return result, err
 }
 
+// silence is for how long a pool may not have been seen: it is looked at every interval.
+const silence = 30 * time.Second
+
+// hangs reports whether the pool's filesystem keeps somebody waiting: a call that was given up, or whoever looks at it.
+func (p *Pool) hangs() bool {
+	seen := p.known().seen
+	return p.givenUp.Load() > 0 || !seen.IsZero() && p.set.Now().Sub(seen) > silence
+}
+
 func hangs(name string) error {
 	return fmt.Errorf("pool %s does not answer: %w; see what its disk or server does", name, context.DeadlineExceeded)
 }

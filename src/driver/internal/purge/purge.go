@@ -273,7 +273,7 @@ func (w *Worker) remove(ctx context.Context, j job, r store.Record) (gone bool, 
 	if err := j.disk.Remove(path.Join(entry, store.RecordName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}
-	if err := j.disk.Remove(entry); err != nil {
+	if err := store.RemoveEmpty(j.disk, j.entry.Name); err != nil {
 		return false, fmt.Errorf("%w; move away by hand what does not belong to it", err)
 	}
 	return true, nil

@@ -208,7 +208,8 @@ func TestRun(t *testing.T) {
 				p.data("pvc-1")
 				p.machine.AddDir(csi + ".hpp/trash/pvc-1.1")
 			},
-			left:   []string{".hpp/volumes/pvc-1.json", "pvc-1/precious"},
+			// The entry is the spare directory, of which this pool had none.
+			left:   []string{".hpp/trash/.spare/", ".hpp/volumes/pvc-1.json", "pvc-1/precious"},
 			result: recovery.Result{Volumes: map[string]ledger.Volume{"pvc-1": {Bytes: 4096}}},
 		},
 		"lost data": {

@@ -275,7 +275,7 @@ func (p Pool) lookAtTrash(surveys map[string]Survey) error {
 			surveys[e.ID] = s
 		}
 		if e.Empty && !s.Broken && !p.ReadOnly {
-			if err := removeEmpty(p.Disk, e.Name); err != nil {
+			if err := RemoveEmpty(p.Disk, e.Name); err != nil {
 				p.Log.Error("a trash entry is left alone", logging.KeyID, e.ID, logging.KeyError, err)
 			}
 		}

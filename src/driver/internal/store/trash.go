@@ -247,14 +247,6 @@ func inspect(d disk.FS, e *TrashEntry) error {
 	return err
 }
 
-// removeEmpty removes an entry that has nothing in it.
-func removeEmpty(d disk.FS, name string) error {
-	if err := d.Remove(path.Join(disk.TrashDir, name)); err != nil {
-		return fmt.Errorf("remove empty trash entry %s: %w", name, err)
-	}
-	return nil
-}
-
 // ReadTrashed reads the record of an entry; fs.ErrNotExist where it has none.
 func ReadTrashed(d disk.FS, name string) (Record, error) {
 	data, err := d.ReadFile(path.Join(disk.TrashDir, name, RecordName))

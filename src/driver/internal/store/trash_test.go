@@ -158,7 +158,7 @@ func TestDiscardIsCompleted(t *testing.T) {
 		}
 		for _, e := range entries {
 			if e.Empty {
-				_ = removeEmpty(m, e.Name)
+				_ = RemoveEmpty(m, e.Name)
 			}
 		}
 		m.entry(t, m, "pvc-1")

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -94,8 +95,22 @@ func takeBack(d disk.FS, e TrashEntry) error {
 
 // RemoveEmptied removes the entry of a volume that was brought back.
 func RemoveEmptied(d disk.FS, e TrashEntry) error {
-	if err := removeEmpty(d, e.Name); err != nil {
+	if err := RemoveEmpty(d, e.Name); err != nil {
 		return err
 	}
 	return disk.SyncAll(d, disk.TrashDir)
+}
+
+// RemoveEmpty removes an entry that has nothing in it. Where the spare directory was used it becomes that: there may be
+// no room to make another one.
+func RemoveEmpty(d disk.FS, name string) error {
+	entry := path.Join(disk.TrashDir, name)
+	content, err := d.ReadDir(entry)
+	if err == nil && len(content) == 0 && d.Rename(entry, spare) == nil {
+		return nil
+	}
+	if err = cmp.Or(err, d.Remove(entry)); err != nil {
+		return fmt.Errorf("remove empty trash entry %s: %w", name, err)
+	}
+	return nil
 }

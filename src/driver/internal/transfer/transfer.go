@@ -18,7 +18,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/copytree"
 )
 
-// ErrTooLarge is a tree with more data than its copy may have.
+// ErrTooLarge is a tree with more data than its copy may have, or that uses more of the disk.
 var ErrTooLarge = errors.New("there is more data than the copy has room for")
 
 const (
@@ -28,6 +28,12 @@ const (
 	saveInterval = 5 * time.Minute
 	// longest is the largest place that is saved, in bytes: a record has no room for all names of a very deep tree.
 	longest = 256 << 10
+	// most is more than the largest place of any tree, in bytes: 1,024 names, with some 90 bytes beside each. What a
+	// record has no room for is not saved, and Place.Usage would be lost with it.
+	most = 512 << 10
+	// overhead is what a copy of any size may use of its disk, in bytes, for directories and inodes: those of some two
+	// million files with nothing in them, which no quota of bytes counts.
+	overhead = 1 << 30
 )
 
 // Place is how far a transfer has come.
@@ -39,11 +45,16 @@ type Place struct {
 	// Skipped are mount points and subvolumes of btrfs, Changed what changed meanwhile, or was gone.
 	Skipped int64 `json:"skipped,omitempty"`
 	Changed int64 `json:"changed,omitempty"`
+	// Usage is what the copy uses of its disk, in bytes; older drivers did not count it.
+	Usage int64 `json:"usage,omitempty"`
 }
 
 // takes reports whether a batch can be what is behind a place: numbers of a hostile node are less than nothing, or make
-// a sum that is.
+// a sum that is, and where it says to go on no record has room for.
 func (p Place) takes(b copytree.Batch) bool {
+	if len(b.Next) > most {
+		return false
+	}
 	for _, n := range [][2]int64{
 		{p.Bytes, b.Bytes}, {p.Files, b.Files}, {p.Skipped, b.Skipped}, {p.Changed, b.Changed},
 	} {
@@ -58,7 +69,7 @@ func (p Place) takes(b copytree.Batch) bool {
 func (p Place) behind(b copytree.Batch) Place {
 	return Place{
 		Links: p.Links, Next: b.Next, Bytes: p.Bytes + b.Bytes, Files: p.Files + b.Files,
-		Skipped: p.Skipped + b.Skipped, Changed: p.Changed + b.Changed,
+		Skipped: p.Skipped + b.Skipped, Changed: p.Changed + b.Changed, Usage: p.Usage,
 	}
 }
 
@@ -84,7 +95,8 @@ type Job struct {
 	Write func(ctx context.Context, work func(from, to *os.File) error) error
 	// Save makes what was written durable, and then the place.
 	Save func(ctx context.Context, p Place) error
-	// Most is how much data the copy may have, in bytes.
+	// Most is how much data the copy may have, in bytes. Of its disk it may use twice that and overhead, in case no
+	// quota limits it: files of 3 KiB on average use no more, with their inodes and names.
 	Most int64
 	// Clone has the filesystem share the data, if it can.
 	Clone bool
@@ -100,12 +112,16 @@ func (j *Job) Progress() Place {
 	return Place{}
 }
 
+func (j *Job) noteProgress(p Place) { j.progress.Store(&p) }
+
 // Run copies what is behind a place. After an error it may be run again, from the place that was saved last.
 func (j *Job) Run(ctx context.Context, at Place) error {
 	sink := &copytree.Sink{Links: at.Links}
+	sink.Usage.Bytes = at.Usage
 	saved, resumable := time.Now(), len(at.Next) > 0
 	for last := false; !last; {
 		b, err := j.batch(ctx, sink, at)
+		at.Usage = sink.Usage.Bytes
 		switch {
 		case errors.Is(err, copytree.ErrNoClone) && j.Clone:
 			j.Clone = false
@@ -116,10 +132,11 @@ func (j *Job) Run(ctx context.Context, at Place) error {
 			}
 		}
 		if err != nil {
+			j.noteProgress(at)
 			return err
 		}
 		at, last = at.behind(b), b.Last
-		j.progress.Store(&at)
+		j.noteProgress(at)
 		if time.Since(saved) < saveInterval || len(at.Next) > longest {
 			continue
 		}
@@ -160,7 +177,11 @@ func pause(ctx context.Context) error {
 }
 
 func (j *Job) batch(ctx context.Context, sink *copytree.Sink, at Place) (copytree.Batch, error) {
-	if err := context.Cause(ctx); err != nil {
+	err := context.Cause(ctx)
+	if err == nil {
+		err = j.checkSize(at.Bytes, sink.Usage.Bytes) // a batch that was interrupted may be why not
+	}
+	if err != nil {
 		return copytree.Batch{}, err
 	}
 	b, err := j.Next(ctx, at.Next, j.Clone)
@@ -178,8 +199,19 @@ func (j *Job) batch(ctx context.Context, sink *copytree.Sink, at Place) (copytre
 	switch {
 	case errors.Is(err, syscall.EDQUOT):
 		err = fmt.Errorf("%w: %w", ErrTooLarge, err)
-	case err == nil && at.Bytes+b.Bytes > j.Most:
-		err = fmt.Errorf("%w: more than %s", ErrTooLarge, bytesize.Format(j.Most))
+	case err == nil:
+		err = j.checkSize(at.Bytes+b.Bytes, sink.Usage.Bytes)
 	}
 	return b, err
+}
+
+// checkSize refuses more data than the copy may have, in bytes, or that it uses more of its disk.
+func (j *Job) checkSize(data, usage int64) error {
+	switch {
+	case data > j.Most:
+		return fmt.Errorf("%w: more than %s", ErrTooLarge, bytesize.Format(j.Most))
+	case usage-j.Most > j.Most+overhead: // their sum may be more than an int64
+		return fmt.Errorf("%w: its files and directories use %s of the disk", ErrTooLarge, bytesize.Format(usage))
+	}
+	return nil
 }

@@ -98,8 +98,8 @@ func (m *Manager) fill(ctx context.Context, f *fill, place transfer.Place) error
 	err = fmt.Errorf("copy %s: %w", f.record.Source, err)
 	m.Log.Warn("a copy has ended before it was whole", logging.KeyID, f.record.ID, logging.KeyError, err)
 	if passes(err) {
-		// An update of the driver does not throw hours away.
-		if p := f.Progress(); p.Next != nil && f.record.Source.Constant() {
+		// An update of the driver does not throw hours away, nor what an interrupted copy uses already.
+		if p := f.Progress(); p.Links != "" && f.record.Source.Constant() {
 			err = errors.Join(err, m.saveFill(context.WithoutCancel(ctx), f, p))
 		}
 		return err

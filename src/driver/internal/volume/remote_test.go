@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/store"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/transfer"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/driver/internal/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/copytree"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/copytree/entry"
 )
 
 // cloned is a volume with files on one node, and its clone that has begun on another.
@@ -164,4 +166,35 @@ func TestCloneOfWhatChangesBetweenTwoConnections(t *testing.T) {
 		t.Errorf("file00: %v", err)
 	}
 	c.to.consistent(t, "cloned")
+}
+
+// TestUsageOfAnInterruptedRestore is kept: a node whose connection is cut again and again, and that says of no batch
+// where to go on, writes no more than one that has it all in one.
+func TestUsageOfAnInterruptedRestore(t *testing.T) {
+	n := startAt(t, t.TempDir())
+	s := spec("pvc-2")
+	s.Source, s.Remote = fromSnapshot(snap2), mebibyte
+	_, err := n.Create(t.Context(), s)
+	wants(t, err, volume.ErrFilling)
+	was := int64(0)
+	for attempt := range 3 {
+		sent := false
+		wants(t, n.Fill(t.Context(), s.ID, func(context.Context, []byte) (
+			func(context.Context) (copytree.Batch, error), error,
+		) {
+			return func(context.Context) (copytree.Batch, error) {
+				if sent {
+					return copytree.Batch{}, volume.ErrBusy
+				}
+				sent = true
+				dir := entry.New(entry.EnterDir, fmt.Sprint(attempt))
+				return copytree.Batch{Entries: dir.AppendTo(entry.Begin())}, nil
+			}, nil
+		}), volume.ErrBusy)
+		place, err := transfer.Decode(n.records(t)[s.ID].Source.From)
+		if must(t, err); place.Usage < was+512 {
+			t.Errorf("%d bytes are counted after attempt %d, %d before", place.Usage, attempt, was)
+		}
+		was = place.Usage
+	}
 }

@@ -345,6 +345,22 @@ func TestDestroyTreeReadOnly(t *testing.T) {
 	must(t, DestroyTree(t.Context(), top, "volume", pass))
 }
 
+// TestDestroyTreeWithFlags: what is nested, and the directories that it lies in, can be immutable or take names only.
+func TestDestroyTreeWithFlags(t *testing.T) {
+	top := simple(t)
+	dir, _ := volume(t, top, "volume", 1<<30, 64*mib)
+	for _, nested := range []string{"/a", "/b", "/d/c", "/d/e/f"} {
+		must(t, os.MkdirAll(filepath.Dir(dir+nested), 0o700))
+		mounttest.Run(t, "btrfs", "subvolume", "create", dir+nested)
+	}
+	mounttest.Run(t, "chattr", "+a", dir+"/b")
+	mounttest.Run(t, "btrfs", "property", "set", dir+"/b", "ro", "true")
+	for _, nested := range []string{"/a", "/d/e/f", "/d/e", "/d"} {
+		mounttest.Run(t, "chattr", "+i", dir+nested)
+	}
+	must(t, DestroyTree(t.Context(), top, "volume", pass))
+}
+
 // TestRemoveQgroup: what was moved out of a volume counts to its group; what was destroyed does not, before any commit.
 func TestRemoveQgroup(t *testing.T) {
 	top := simple(t)

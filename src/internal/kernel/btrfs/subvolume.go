@@ -6,6 +6,7 @@
 package btrfs
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -181,15 +182,42 @@ func destroyNested(ctx context.Context, parent *os.File, name string, step func(
 			}
 		}
 		id := way[len(way)-1]
-		args := &volArgsV2{flags: subvolumeSpecByID}
-		binary.NativeEndian.PutUint64(args.name[:], id)
-		err = do(parent, "destroy subvolume", ioctl.W, 63, args)
-		if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTEMPTY) {
+		if err := destroyByID(parent, id); err != nil {
 			return fmt.Errorf("destroy nested subvolume %d: %w", id, err)
 		}
 		delete(ready, id)
 		way = way[:len(way)-1]
 	}
+}
+
+// destroyByID destroys a subvolume, if it is there and empty.
+func destroyByID(f *os.File, id uint64) error {
+	args := &volArgsV2{flags: subvolumeSpecByID}
+	binary.NativeEndian.PutUint64(args.name[:], id)
+	destroy := func() error { return do(f, "destroy subvolume", ioctl.W, 63, args) }
+	err := destroy()
+	if errors.Is(err, unix.EPERM) {
+		err = cmp.Or(unlock(f, id), destroy())
+	}
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTEMPTY) {
+		return nil
+	}
+	return err
+}
+
+// unlock clears the flags (FS_IMMUTABLE_FL, FS_APPEND_FL) that keep a subvolume from being destroyed: those of its
+// root, and of the directory that it lies in.
+func unlock(f *os.File, id uint64) error {
+	var above, dir uint64
+	err := search(f, allItems(rootTree, id, typeRootBackref), func(offset uint64, data []byte) {
+		above, dir = offset, binary.LittleEndian.Uint64(data) // struct btrfs_root_ref
+	})
+	return errors.Join(err, within(f, id, firstFree, clearFlags), within(f, above, dir, clearFlags))
+}
+
+func clearFlags(dir *os.File) error {
+	_, err := openat.Unlock(dir)
+	return err
 }
 
 // MakeWritable clears the read-only flag of a subvolume. It does nothing to a directory that is none.
@@ -230,10 +258,13 @@ func release(f *os.File, id uint64) error {
 	return err
 }
 
-// makeWritable clears the read-only flag of a subvolume, since in a read-only one no other can be destroyed. It opens
-// the subvolume by its file handle: nobody knows a path to it.
-func makeWritable(f *os.File, id uint64) error {
-	handle := binary.NativeEndian.AppendUint64(nil, firstFree) // struct btrfs_fid of fs/btrfs/export.h
+// makeWritable clears the read-only flag of a subvolume, since in a read-only one no other can be destroyed.
+func makeWritable(f *os.File, id uint64) error { return within(f, id, firstFree, MakeWritable) }
+
+// within opens a directory of a subvolume by its inode number, and does something with it. That is by its file handle:
+// nobody knows a path to it. It does nothing where the directory is gone.
+func within(f *os.File, id, inode uint64, do func(*os.File) error) error {
+	handle := binary.NativeEndian.AppendUint64(nil, inode) // struct btrfs_fid of fs/btrfs/export.h
 	handle = binary.NativeEndian.AppendUint64(handle, id)
 	handle = binary.NativeEndian.AppendUint32(handle, 0) // any generation
 	fd, err := unix.OpenByHandleAt(int(f.Fd()), unix.NewFileHandle(handleType, handle), unix.O_RDONLY|unix.O_DIRECTORY)
@@ -243,9 +274,9 @@ func makeWritable(f *os.File, id uint64) error {
 	if err != nil {
 		return &fs.PathError{Op: "open subvolume", Path: f.Name(), Err: err}
 	}
-	subvolume := os.NewFile(uintptr(fd), fmt.Sprintf("%s, subvolume %d", f.Name(), id))
-	defer subvolume.Close()
-	return MakeWritable(subvolume)
+	dir := os.NewFile(uintptr(fd), fmt.Sprintf("%s, subvolume %d", f.Name(), id))
+	defer dir.Close()
+	return do(dir)
 }
 
 // idOf is the ID of the subvolume that has this name in parent; a directory that is none is EINVAL, a link ELOOP.

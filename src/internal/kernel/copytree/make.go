@@ -56,6 +56,11 @@ func (t *target) openFile(e *entry.Entry, flags int) error {
 	if err != nil {
 		return err
 	}
+	st, err := openat.Stat(f)
+	if err != nil {
+		return err
+	}
+	t.had = t.sink.Usage.UsedBy(st)
 	t.file, err = openat.Reopen(f, unix.O_RDWR|flags)
 	t.begun = e
 	return err
@@ -77,6 +82,7 @@ func (t *target) claim(e *entry.Entry, kind uint32) (kept, linked bool, err erro
 		err = openat.Remove(t.here().File, e.Name)
 	}
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		t.sink.Usage.AddName(e.Name)
 		linked, err = t.links.Link(e.Key(), t.here().File, e.Name)
 	}
 	return false, linked, err
@@ -100,9 +106,14 @@ func (t *target) makeOther(e *entry.Entry) error {
 	if entry.KindOf(st) != kind {
 		return openat.FailedAt("create", dir, e.Name, ErrBatch)
 	}
+	had := int64(0)
+	if kept || linked {
+		had = t.sink.Usage.UsedBy(st)
+	}
 	if err = t.links.Add(e.Key(), dir, e.Name, st); err == nil {
 		err = e.Apply(f)
 	}
+	t.sink.Usage.Add(f, had)
 	return err
 }
 

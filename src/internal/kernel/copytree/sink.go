@@ -12,10 +12,11 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/copytree/entry"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/copytree/links"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/copytree/usage"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/kernel/openat"
 )
 
-// Sink makes a tree of batches. It keeps nothing that a new one would need to go on.
+// Sink makes a tree of batches. It keeps nothing but Usage.Bytes that a new one would need to go on.
 type Sink struct {
 	// Links is the name of a directory that is in the target's root until Finish has removed it: a random one, the same
 	// for all batches of a copy. A tree that has this name in its root is not copied.
@@ -24,6 +25,9 @@ type Sink struct {
 	Source *os.File
 	// Spared is how much data, in bytes, of the batch that was applied last is of files that had it by another name.
 	Spared int64
+
+	// Usage is of the tree, also of a batch that failed half way.
+	Usage usage.Count
 
 	linked uint64 // the current file's Key, if it had all its data by another name when it was begun
 }
@@ -35,7 +39,7 @@ func (s *Sink) Apply(ctx context.Context, root *os.File, b Batch) error {
 	s.Spared = 0
 	t := target{sink: s}
 	defer t.close()
-	err := t.push(root, s.Source, ".")
+	err := cmp.Or(s.Usage.Begin(root), t.push(root, s.Source, "."))
 	t.links = links.Dir{Root: root, Name: s.Links}
 	if err == nil && !entry.IsName(s.Links) {
 		err = openat.FailedAt("copy", root, s.Links, fs.ErrInvalid)
@@ -97,6 +101,7 @@ type target struct {
 	links links.Dir    // the keys are inode numbers in the source
 	file  *os.File     // the current one, or nil
 	begun *entry.Entry // what made it the current one
+	had   int64        // what is counted of it, in bytes
 	whole bool         // it has all its data by another name
 }
 
@@ -104,6 +109,7 @@ type target struct {
 type place struct {
 	*os.File
 	source *os.File // its like in the source, or nil
+	had    int64    // what is counted of it, in bytes
 }
 
 func (t *target) close() {
@@ -116,9 +122,10 @@ func (t *target) close() {
 
 func (t *target) closeFile() {
 	if t.file != nil {
+		t.sink.Usage.Add(t.file, t.had)
 		_ = t.file.Close() // whoever stores the position syncs the filesystem first
 	}
-	t.file, t.begun, t.whole = nil, nil, false
+	t.file, t.begun, t.had, t.whole = nil, nil, 0, false
 }
 
 // push goes into a directory, and takes away the flags that it may have from an earlier Apply.
@@ -128,7 +135,11 @@ func (t *target) push(above, source *os.File, name string) error {
 		return err
 	}
 	p := place{File: dir}
-	if source != nil {
+	st, err := openat.Stat(dir)
+	if err == nil {
+		p.had = t.sink.Usage.UsedBy(st)
+	}
+	if err == nil && source != nil {
 		p.source, err = openat.Open(source, name, unix.O_DIRECTORY|unix.O_NOATIME, openat.SameMount)
 	}
 	t.way = append(t.way, p)
@@ -140,6 +151,7 @@ func (t *target) push(above, source *os.File, name string) error {
 
 func (t *target) pop() {
 	p := t.here()
+	t.sink.Usage.Add(p.File, p.had)
 	_ = p.Close() // it was open for reading
 	if p.source != nil {
 		_ = p.source.Close() // it was open for reading
@@ -151,6 +163,7 @@ func (t *target) here() place { return t.way[len(t.way)-1] }
 
 // apply does what one entry says.
 func (t *target) apply(e *entry.Entry) error {
+	t.sink.Usage.AddXattrs(e.Xattrs)
 	if e.OfFile() {
 		return t.applyToFile(e)
 	}
@@ -182,10 +195,16 @@ func (t *target) enter(name string) error {
 	if len(t.way) > maxDepth {
 		return fmt.Errorf("%s: %w", openat.Path(p.File, name), ErrDeep)
 	}
-	if err := unix.Mkdirat(int(p.Fd()), name, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return openat.FailedAt("mkdir", p.File, name, err)
+	made := unix.Mkdirat(int(p.Fd()), name, 0o700)
+	if made != nil && !errors.Is(made, fs.ErrExist) {
+		return openat.FailedAt("mkdir", p.File, name, made)
 	}
-	return t.push(p.File, p.source, name)
+	err := t.push(p.File, p.source, name)
+	if err == nil && made == nil {
+		t.way[len(t.way)-1].had = 0
+		t.sink.Usage.AddName(name)
+	}
+	return err
 }
 
 // leave gives the current directory its attributes. The root's flags are Finish's: it has yet to change.

@@ -86,6 +86,9 @@ func (p *plugin) run(ctx context.Context, args []string) int {
 		return exitTrouble
 	}
 	_, _ = fmt.Fprintf(p.ErrOut, "error: %v\n", err)
+	if errors.Is(err, cluster.ErrNoController) {
+		_, _ = fmt.Fprintln(p.ErrOut, "`kubectl hpp doctor` looks at what is installed")
+	}
 	if errors.Is(err, errUsage) {
 		return exitUsage
 	}
@@ -163,6 +166,12 @@ func (p *plugin) api() (kubernetes.Interface, error) {
 	config, err := p.flags.ToRESTConfig()
 	if err != nil {
 		return nil, fmt.Errorf("read the kubeconfig: %w", err)
+	}
+	raw, err := p.flags.ToRawKubeConfigLoader().RawConfig()
+	_, inCluster := os.LookupEnv("KUBERNETES_SERVICE_HOST")
+	if err == nil && len(raw.Clusters) == 0 && *p.flags.APIServer == "" && !inCluster {
+		return nil, errors.New("no cluster is known: there is no kubeconfig; name yours by KUBECONFIG or " +
+			"--kubeconfig, such as /etc/rancher/k3s/k3s.yaml")
 	}
 	config.QPS, config.Burst = 50, 100 // lists of a large cluster have many pages
 	return kubernetes.NewForConfig(config)

@@ -274,7 +274,7 @@ func TestDiagnosis(t *testing.T) {
 // TestExplainRefuses: what is not there, and what cannot be understood, is said.
 func TestExplainRefuses(t *testing.T) {
 	for want, args := range map[string][]string{
-		"there is no claim pg-4; there are: pg-3":                     {"explain", "pvc/pg-4"},
+		"there is no claim in namespace shop named pg-4; there are:":  {"explain", "pvc/pg-4"},
 		"there is no node worker-9; there are: worker-1, worker-2, w": {"explain", "node", "worker-9"},
 		"there is no PersistentVolume of driver hpp.example pvc-9":    {"explain", "pv", "pvc-9"},
 		"get pod x in namespace shop":                                 {"explain", "pod", "x"},

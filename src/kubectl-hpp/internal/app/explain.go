@@ -163,7 +163,7 @@ func (p *plugin) explainClaimless(
 		return answer, nil
 	}
 	there := namesOf(f.Claims, func(c corev1.PersistentVolumeClaim) string { return c.Name })
-	return answer, errors.Join(notFound("claim", named.Name, there), err)
+	return answer, errors.Join(notFound("claim in namespace "+named.Namespace+" named", named.Name, there), err)
 }
 
 // claimEvents adds what was said about a claim and its PersistentVolume.

@@ -18,6 +18,8 @@ const (
 	// OverlayClass is the StorageClass of a pool whose claim all nodes share, unless the pool names
 	// another; kubevirt's.
 	OverlayClass = "hpp-overlay"
+	// maxPools is the most that the resource's schema takes. Reviews may come from elsewhere than the API server.
+	maxPools = 64
 )
 
 // Validate checks every rule for the spec of a resource.
@@ -50,6 +52,9 @@ func validate(
 	spec v1beta1.HostPathProvisionerSpec, at func(list *field.Path, i int, name string) *field.Path,
 ) field.ErrorList {
 	root := field.NewPath("spec")
+	if count := len(spec.StoragePools); count > maxPools {
+		return field.ErrorList{field.TooMany(root.Child("storagePools"), count, maxPools)}
+	}
 	found := validateMode(spec, root)
 	var config poolspec.Config
 	var paths []*field.Path

@@ -482,7 +482,7 @@ func TestWhatIsRefused(t *testing.T) {
 		"a sentence": {
 			"monitoring: {podMonitor: {enabled: true}, serviceMonitor: {enabled: true}}", "v1.37.1",
 			[]string{
-				"the chart refuses the values: these values do not work together:",
+				"the chart refuses the values: these values do not work:",
 				"would scrape every pod twice",
 			},
 		},

@@ -97,7 +97,7 @@ func TestEmptyPullPolicy(t *testing.T) {
 			request := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
 				Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: raw},
 			}}
-			response := handled(t, reader(), request)
+			response := handled(t, reader(), reader(), request)
 			judged(t, response, nil)
 			if diff := cmp.Diff(test.want, response.Warnings); diff != "" {
 				t.Error(diff)

@@ -6,7 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
+	"golang.org/x/sync/singleflight"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -23,22 +26,26 @@ import (
 // Setup serves the webhook on the manager's webhook server, at the path that controller-runtime makes of the kind.
 func Setup(mgr ctrl.Manager, driver, namespace string) error {
 	return ctrl.NewWebhookManagedBy(mgr, &v1beta1.HostPathProvisioner{}).
-		WithValidator(New(mgr.GetAPIReader(), driver, namespace)).
+		WithValidator(New(mgr.GetAPIReader(), mgr.GetClient(), driver, namespace)).
 		Complete()
 }
 
+// listTimeout is how long the resources may take to be listed for reviews, whoever sent the first of them.
+const listTimeout = 5 * time.Second
+
 // Validator has the webhook's rules.
 type Validator struct {
-	reader            client.Reader
+	reader, cache     client.Reader
 	driver, namespace string
+	lists             singleflight.Group // of the resources
 }
 
 var _ admission.Validator[*v1beta1.HostPathProvisioner] = (*Validator)(nil)
 
 // New makes a Validator for the volumes of a CSI driver, and an operator in a namespace. The reader has to ask the API
-// server: a cache may not know a volume that was just made, nor that a node has gone.
-func New(reader client.Reader, driver, namespace string) *Validator {
-	return &Validator{reader: reader, driver: driver, namespace: namespace}
+// server: a cache may not know a volume that was just made, nor that a node has gone. The cache knows the resources.
+func New(reader, cache client.Reader, driver, namespace string) *Validator {
+	return &Validator{reader: reader, cache: cache, driver: driver, namespace: namespace}
 }
 
 // ValidateCreate refuses a second resource, and whatever the rules forbid.
@@ -72,6 +79,9 @@ func (v *Validator) ValidateUpdate(
 	if !changed.DeletionTimestamp.IsZero() || equality.Semantic.DeepEqual(old.Spec, changed.Spec) {
 		return nil, nil
 	}
+	if err := v.checkStored(ctx, old); err != nil {
+		return nil, err
+	}
 	texts := append(warnings(ctx, changed.Spec), warnMoved(old.Spec, changed.Spec)...)
 	texts = append(texts, reshaped(old.Spec, changed.Spec)...)
 	if gates.Forced(changed.Annotations) {
@@ -89,6 +99,9 @@ func (v *Validator) ValidateDelete(
 ) (admission.Warnings, error) {
 	if !deleted.DeletionTimestamp.IsZero() || gates.Forced(deleted.Annotations) {
 		return nil, nil
+	}
+	if err := v.checkStored(ctx, deleted); err != nil {
+		return nil, err
 	}
 	if spare, err := v.isSpare(ctx, deleted); spare || err != nil {
 		return nil, err
@@ -124,13 +137,42 @@ func (v *Validator) isSpare(ctx context.Context, deleted *v1beta1.HostPathProvis
 	return len(all) > 0 && chosen.Name(all) != deleted.Name, err
 }
 
+// checkStored refuses a review about a resource that the cluster does not have. Every pod can send reviews to the
+// webhook's port, and an answer about volumes names claims and lists them all. Only who may read the resource, or what
+// the operator makes for it, has its UID.
+func (v *Validator) checkStored(ctx context.Context, reviewed *v1beta1.HostPathProvisioner) error {
+	var cached v1beta1.HostPathProvisioner
+	err := v.cache.Get(ctx, client.ObjectKeyFromObject(reviewed), &cached)
+	if err == nil && cached.UID == reviewed.UID {
+		return nil
+	}
+	all, err := v.resources(ctx)
+	if err != nil {
+		return err
+	}
+	is := func(stored v1beta1.HostPathProvisioner) bool { return stored.UID == reviewed.UID }
+	if !slices.ContainsFunc(all, is) {
+		return fmt.Errorf("there is no HostPathProvisioner %q with the UID %q: try again", reviewed.Name, reviewed.UID)
+	}
+	return nil
+}
+
+// resources lists the resources, once for all who ask at the same time: the operator's own requests are not to wait for
+// those of other pods.
 func (v *Validator) resources(ctx context.Context) ([]v1beta1.HostPathProvisioner, error) {
-	var all v1beta1.HostPathProvisionerList
-	if err := v.reader.List(ctx, &all); err != nil {
+	all, err, _ := v.lists.Do("", func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), listTimeout)
+		defer cancel()
+		var all v1beta1.HostPathProvisionerList
+		err := v.reader.List(ctx, &all)
+		return all.Items, err
+	})
+	if err != nil {
 		return nil, fmt.Errorf("the HostPathProvisioners cannot be listed, so it is not known which one is served: "+
 			"%w; try again", err)
 	}
-	return all.Items, nil
+	items, _ := all.([]v1beta1.HostPathProvisioner)
+	return items, nil
 }
 
 // refusal is one error with a line for each problem, nil if there is none.

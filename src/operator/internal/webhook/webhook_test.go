@@ -575,7 +575,7 @@ func TestWarnings(t *testing.T) {
 
 // ask sends what the API server sends.
 func ask(
-	t *testing.T, reader client.Reader, operation admissionv1.Operation, old, now *v1beta1.HostPathProvisioner,
+	t *testing.T, server client.Reader, operation admissionv1.Operation, old, now *v1beta1.HostPathProvisioner,
 ) admission.Response {
 	t.Helper()
 	request := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Operation: operation}}
@@ -592,12 +592,16 @@ func ask(
 		}
 		raw.Raw = data
 	}
-	return handled(t, reader, request)
+	cache := reader()
+	if old != nil && old.DeletionTimestamp.IsZero() {
+		cache = reader(old.DeepCopy())
+	}
+	return handled(t, server, cache, request)
 }
 
-func handled(t *testing.T, reader client.Reader, request admission.Request) admission.Response {
+func handled(t *testing.T, reader, cache client.Reader, request admission.Request) admission.Response {
 	t.Helper()
-	validator := webhook.New(reader, names.Driver, "hpp")
+	validator := webhook.New(reader, cache, names.Driver, "hpp")
 	return admission.WithValidator(scheme(), validator).Handle(t.Context(), request)
 }
 
