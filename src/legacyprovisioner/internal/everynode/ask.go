@@ -53,15 +53,18 @@ func (p *Provisioner) askManager(ctx context.Context, method string, m member, p
 		return err
 	}
 	answer, err := client.Do(request)
-	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	if err == nil {
+		defer func() { _ = answer.Body.Close() }() // it was read
+		if answer.StatusCode == http.StatusOK {
+			return nil
+		}
+	}
+	// A manager that is interrupted may answer so before the connection is closed.
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return fmt.Errorf("its manager has not finished within %s; it is asked to go on", answerTimeout)
 	}
 	if err != nil {
 		return unwrapURL(err)
-	}
-	defer func() { _ = answer.Body.Close() }() // it was read
-	if answer.StatusCode == http.StatusOK {
-		return nil
 	}
 	text, _ := io.ReadAll(io.LimitReader(answer.Body, maxMessage)) // the status says enough
 	said := strings.ToValidUTF8(strings.TrimSpace(string(text)), "")

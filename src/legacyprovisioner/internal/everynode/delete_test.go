@@ -195,8 +195,9 @@ func TestDeleteTakesLong(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.listen(t, "127.0.0.100", certificate, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	w.listen(t, "127.0.0.100", certificate, http.HandlerFunc(func(answer http.ResponseWriter, r *http.Request) {
 		<-r.Context().Done()
+		http.Error(answer, r.Context().Err().Error(), http.StatusInternalServerError)
 	}))
 	w.register(t, "a", string(public))
 	w.pod(t, "a", "127.0.0.100", corev1.ConditionTrue)
