@@ -210,9 +210,10 @@ images: ## OCI images of both architectures, in artifacts/images
 plugin: ## `kubectl hpp` for Linux, macOS and Windows, amd64 and arm64, with krew's manifest, in artifacts/plugin
 	go -C tools/images run . plugin --version $(VERSION) --output $(CURDIR)/artifacts/plugin
 
-generate: ## Write again what is generated: the CRD, deep copies, the tunnel's code, the chart's README, deploy/
+generate: ## Write again what is generated: the CRD, deep copies, the chart's schema of a pool, its README, the tunnel's code, deploy/
 	$(call tool,controller-gen) object paths=./src/api/...
 	$(call tool,controller-gen) $(CRD) output:crd:stdout > charts/hostpath-provisioner/files/crd.yaml
+	go -C tools run ./chartschema
 	go -C tools run ./protogen $(CURDIR)/$(TUNNEL)/tunnel.proto
 	$(call tool,helm-docs) $(HELM_DOCS)
 	go -C tools run ./deploy -helm "$(call tool,helm4)"
@@ -233,6 +234,9 @@ verify: lint ## Lint, workflows, scripts, YAML, docs, go.mod files and generated
 	diff -u src/api/v1beta1/zz_generated.deepcopy.go "$$fresh/zz_generated.deepcopy.go" \
 	  && diff -u charts/hostpath-provisioner/files/crd.yaml "$$fresh"/*.yaml \
 	  || { echo 'the CRD or the deep copies are not what src/api/v1beta1 says: run `make generate`'; exit 1; }
+	@fresh=$$(mktemp); trap 'rm -f "$$fresh"' EXIT; go -C tools run ./chartschema -out "$$fresh"; \
+	diff -u charts/hostpath-provisioner/values.schema.json "$$fresh" \
+	  || { echo 'values.schema.json has not the pools of files/crd.yaml: run `make generate`'; exit 1; }
 	@fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; \
 	go -C tools run ./protogen -out "$$fresh" $(CURDIR)/$(TUNNEL)/tunnel.proto; \
 	for file in "$$fresh"/*; do diff -u "$(TUNNEL)/$${file##*/}" "$$file" \

@@ -98,7 +98,7 @@ type StoragePool struct {
 	// The directory on each node. Absolute; not a directory of the system, and not inside another pool.
 	//
 	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=255
+	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="self.startsWith('/')",message="the path has to be absolute: begin with /"
 	Path string `json:"path"`
 	// The filesystem comes from a claim of this shape, which the operator makes: one for each node, or with

@@ -54,8 +54,8 @@ func refusals(t *testing.T, s *harness.Server) {
 				`chars long, spec.storagePools[0].path: Invalid value: "": the path has to be absolute: begin with /]`,
 		},
 		"long path": {
-			pool(func(p *v1beta1.StoragePool) { p.Path = "/" + strings.Repeat("a", 255) }),
-			`[spec.storagePools[0].path: Too long: may not be more than 255 bytes` + unchecked,
+			pool(func(p *v1beta1.StoragePool) { p.Path = "/" + strings.Repeat("a", 1024) }),
+			`[spec.storagePools[0].path: Too long: may not be more than 1024 bytes` + unchecked,
 		},
 		"name": {
 			pool(func(p *v1beta1.StoragePool) { p.Name = "My Pool" }),

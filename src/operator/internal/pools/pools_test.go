@@ -1,8 +1,6 @@
 package pools_test
 
 import (
-	"encoding/json"
-	"io/fs"
 	"reflect"
 	"strings"
 	"testing"
@@ -13,7 +11,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/charts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/v1beta1"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/poolspec"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/operator/internal/pools"
@@ -27,39 +24,6 @@ func TestTheResourceHasThePoolOptionsOfTheDriver(t *testing.T) {
 	driver := options(reflect.TypeFor[poolspec.Pool]())
 	if diff := cmp.Diff(sets.List(driver), sets.List(resource)); diff != "" {
 		t.Errorf("options of the driver's pool and of the resource's (-driver +resource):\n%s", diff)
-	}
-}
-
-// What the chart's schema lacks, the chart refuses.
-func TestTheChartsSchemaHasThePoolOptionsOfTheDriver(t *testing.T) {
-	t.Parallel()
-	chart, err := charts.HostpathProvisioner()
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := fs.ReadFile(chart, "values.schema.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var schema struct {
-		Definitions struct {
-			StoragePool struct {
-				Properties map[string]struct{ Properties map[string]any }
-			}
-		}
-	}
-	if err := json.Unmarshal(data, &schema); err != nil {
-		t.Fatal(err)
-	}
-	allowed := sets.New[string]()
-	for name, option := range schema.Definitions.StoragePool.Properties {
-		allowed.Insert(name)
-		for below := range option.Properties {
-			allowed.Insert(name + "." + below)
-		}
-	}
-	if diff := cmp.Diff(sets.List(options(reflect.TypeFor[poolspec.Pool]())), sets.List(allowed)); diff != "" {
-		t.Errorf("options of the driver's pool and of the chart's schema (-driver +chart):\n%s", diff)
 	}
 }
 
