@@ -1,6 +1,7 @@
 package crd
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -88,6 +89,16 @@ func refusals(t *testing.T, s *harness.Server) {
 		"same name twice": {
 			func(s *spec) { s.StoragePools = append(s.StoragePools, v1beta1.StoragePool{Name: "local", Path: "/b"}) },
 			`spec.storagePools[1]: Duplicate value: {"name":"local"}`,
+		},
+		"too many pools": { // the webhook has this limit too
+			func(s *spec) {
+				for i := range 64 {
+					s.StoragePools = append(s.StoragePools, v1beta1.StoragePool{
+						Name: fmt.Sprint("p", i), Path: fmt.Sprint("/data/p", i),
+					})
+				}
+			},
+			`[spec.storagePools: Too many: 65: must have at most 64 items` + unchecked,
 		},
 		"relative, legacy": {
 			func(s *spec) { s.StoragePools, s.PathConfig = nil, &v1beta1.PathConfig{Path: "hpvolumes"} },

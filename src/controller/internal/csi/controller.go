@@ -82,7 +82,7 @@ func New(c Config) (*Controller, error) {
 		Identity: csi.Identity{Name: c.DriverName, Version: c.Fleet.Version, Ready: ready},
 		locator:  locator{c}, deletions: deletions{Config: c, all: map[string]*deletion{}},
 		refusals:   refusals{now: c.Fleet.Now, all: map[string]refusal{}},
-		relays:     relays{log: c.Fleet.Log, now: c.Fleet.Now, all: map[string]*relay{}},
+		relays:     relays{log: c.Fleet.Log, now: c.Fleet.Now, wait: relayWait, all: map[string]*relay{}},
 		unenforced: map[string]bool{},
 	}, nil
 }

@@ -24,8 +24,10 @@ import (
 type relays struct {
 	log *slog.Logger
 	now func() time.Time
-	mu  sync.Mutex
-	all map[string]*relay
+	// wait is how long a request waits for its data.
+	wait time.Duration
+	mu   sync.Mutex
+	all  map[string]*relay
 }
 
 // relay is one of them.
@@ -47,7 +49,7 @@ type silence struct {
 func (is *relay) waitFor(p *fleet.Peer) { is.silent.Store(&silence{p.Name, is.now()}) }
 
 const (
-	// relayWait is how long a request waits for its data.
+	// relayWait is the wait of relays.
 	relayWait = 5 * time.Second
 	// maxRelays is how many copies a node reads, and writes, for others at once: each takes about a megabyte there.
 	maxRelays = 16
@@ -70,7 +72,7 @@ func (r *relays) await(ctx context.Context, id string, w way) (ended bool, err e
 	if err != nil {
 		return false, err
 	}
-	timer := time.NewTimer(relayWait)
+	timer := time.NewTimer(r.wait)
 	defer timer.Stop()
 	select {
 	case <-is.ended:

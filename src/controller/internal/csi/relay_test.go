@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	pb "github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
@@ -33,6 +34,7 @@ func startRelayed(t *testing.T) relayed {
 	t.Helper()
 	t.Parallel()
 	r := relayed{t: t, Controller: csitest.Start(t), a: csitest.NewNode("a", 0), b: csitest.NewNode("b", 0)}
+	r.CSI.SetRelayWait(2 * time.Minute)
 	r.Claims["1"] = "a"
 	r.b.Put(nodeapi.VolumeStatus{ID: "v", Pool: "local", Bytes: csitest.GiB})
 	r.b.Batches = []*wire.Batch{
@@ -335,6 +337,7 @@ func (r relayed) halfway(ctx context.Context) (answered chan error, goOn func())
 // TestWhoAskedLeaves: the data goes on coming, and who asks again waits for the same.
 func TestWhoAskedLeaves(t *testing.T) {
 	r := startRelayed(t)
+	r.CSI.SetRelayWait(5 * time.Second)
 	ctx, leave := context.WithCancel(t.Context())
 	answered, goOn := r.halfway(ctx)
 	leave()
