@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -67,6 +68,7 @@ func TestTheClaimIsGoneAndAVolumeIsThere(t *testing.T) {
 // TestManyCopies: a node is in so many at once, and the next one waits for its turn.
 func TestManyCopies(t *testing.T) {
 	r := startRelayed(t)
+	r.CSI.SetRelayWait(time.Second)
 	wait := make(chan struct{})
 	r.b.Answers(func(_ context.Context, call string) error {
 		if strings.HasPrefix(call, "read") {

@@ -195,7 +195,7 @@ func (i *Inventory) findOrphans(ctx context.Context, p *fleet.Peer) (map[string]
 		if found[v.Pool] == nil {
 			found[v.Pool] = orphans{}
 		}
-		if !i.orphanCandidate(v) {
+		if !i.orphanCandidate(v, false) {
 			return nil
 		}
 		if v.SnapshotOf == "" && len(i.cluster.Known(v.ID)) == 0 {
@@ -248,10 +248,10 @@ func instead(kind string, pv nodeapi.PersistentVolume) string {
 	}
 }
 
-// orphanCandidate reports whether a volume or snapshot may be an orphan, whatever the API says: one that is young may
-// be waiting for what is to name it, and so is one that is being made.
-func (i *Inventory) orphanCandidate(v nodeapi.VolumeStatus) bool {
-	return !v.Created.After(i.fleet.Now().Add(-i.orphanAge)) && !(v.Ephemeral && v.Published) &&
+// orphanCandidate reports whether a volume or snapshot may be an orphan, whatever the API says: one that is being made
+// is none, nor one that is young and may be waiting for what is to name it, unless it is named.
+func (i *Inventory) orphanCandidate(v nodeapi.VolumeStatus, named bool) bool {
+	return (named || !v.Created.After(i.fleet.Now().Add(-i.orphanAge))) && !(v.Ephemeral && v.Published) &&
 		(v.Copying == "" || v.Copying == nodeapi.NotWhole) && i.moving(v.ID) == ""
 }
 

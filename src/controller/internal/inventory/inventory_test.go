@@ -219,11 +219,12 @@ func TestOverview(t *testing.T) {
 		r.Drivers = append(r.Drivers, "c")
 		r.PVs = []nodeapi.PersistentVolume{
 			csitest.Named("good", "a"), csitest.Named("elsewhere", "b"), csitest.Named("everywhere"), lost,
-			csitest.Named("missing", "b"), former, unsaid,
+			csitest.Named("missing", "b"), former, unsaid, csitest.Named("young-elsewhere", "b"),
 		}
 	})
 	r.Moves = map[string]string{"moving": "b"}
 	a.Put(suspects(r)...)
+	a.Put(nodeapi.VolumeStatus{ID: "young-elsewhere", Pool: "local", Created: r.Clock})
 	nodes := map[string]string{}
 	for _, n := range r.Inventory.Nodes() {
 		nodes[n.Name] = n.State
@@ -254,6 +255,7 @@ func TestOverview(t *testing.T) {
 		"unnamed on a": "orphan", "elsewhere on a": "orphan, of node b",
 		"everywhere on a": "", "csi-used on a": "", "csi-left on a": "orphan", "lost on c": "node not connected",
 		"missing on b": "not found", "former on b": "pool not configured", "unsaid on b": "not found",
+		"young-elsewhere on a": "orphan, of node b",
 	}
 	if !maps.Equal(states, want) {
 		t.Errorf("states are %v, want %v", states, want)

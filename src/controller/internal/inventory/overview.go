@@ -112,7 +112,7 @@ func (i *Inventory) volumesOf(
 		}
 		pv := named[v.ID]
 		v.Node, v.PV, v.State = p.Name, pv.Name, v.OnItsNode()
-		switch candidate := i.orphanCandidate(v); {
+		switch candidate := i.orphanCandidate(v, pv.Handle != ""); {
 		case candidate && v.SnapshotOf != "":
 			v.State = i.stateOfSnapshot(ctx, v, asked)
 		case candidate:
