@@ -95,8 +95,10 @@ func poolOf(definition []byte) (object, error) {
 // closed is an object that takes the fields of its schema only.
 func closed(of object) object {
 	fields := object{}
-	for name, schema := range of["properties"].(object) {
-		fields[name] = field(name, schema.(object))
+	properties, _ := of["properties"].(object) // a schema is an object of objects: the API server takes no other
+	for name, is := range properties {
+		schema, _ := is.(object)
+		fields[name] = field(name, schema)
 	}
 	of["properties"], of["additionalProperties"] = fields, false
 	return of
