@@ -41,7 +41,7 @@ type step struct {
 // feature has to itself.
 type scene struct {
 	*suite
-	t         *testing.T // of the step
+	t         *quoting   // of the step
 	top       *testing.T // of the feature
 	ctx       context.Context
 	namespace string
@@ -119,7 +119,7 @@ func (s *suite) run(t *testing.T, what string, steps []step) {
 	if !time.Now().Before(s.until) {
 		t.Fatal("the time of this run is over")
 	}
-	sc := scene{suite: s, t: t, top: t, ctx: s.inTime(t), since: time.Now().Truncate(time.Second)}
+	sc := scene{suite: s, t: &quoting{T: t}, top: t, ctx: s.inTime(t), since: time.Now().Truncate(time.Second)}
 	sc.makeNamespace()
 	feature := features.New(what)
 	for i, st := range steps {
@@ -127,11 +127,12 @@ func (s *suite) run(t *testing.T, what string, steps []step) {
 			func(ctx context.Context, t *testing.T, _ *envconf.Config) context.Context {
 				t.Helper()
 				now := sc
-				now.t, now.ctx = t, s.inTime(t)
+				now.t, now.ctx = &quoting{T: t}, s.inTime(t)
 				defer func() {
 					if t.Failed() {
 						// Here, because what the feature made is gone once it is over.
-						t.Logf("artifacts: %s", s.collect(ctx, parentOf(t), st.name, sc.namespace))
+						t.Logf("artifacts: %s\nThe errors again:\n%s", s.collect(ctx, parentOf(t), st.name, sc.namespace),
+							now.t.said())
 					}
 				}()
 				st.do(&now)

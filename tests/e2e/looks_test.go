@@ -81,8 +81,12 @@ func (s *scene) output(p *corev1.Pod) string {
 // logs are what a pod with one container has printed, without the last line's end.
 func (s *scene) logs(namespace, pod string) string {
 	s.t.Helper()
-	text, err := s.calls.CoreV1().Pods(namespace).GetLogs(pod, &corev1.PodLogOptions{}).DoRaw(s.ctx)
-	s.must(err)
+	var text []byte
+	s.eventually("the kubelet gives the log of pod "+pod, func() (bool, string) {
+		var err error
+		text, err = s.calls.CoreV1().Pods(namespace).GetLogs(pod, &corev1.PodLogOptions{}).DoRaw(s.ctx)
+		return err == nil, fmt.Sprint(err)
+	})
 	return strings.TrimSuffix(string(text), "\n")
 }
 

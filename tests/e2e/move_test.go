@@ -52,7 +52,7 @@ func TestMove(t *testing.T) {
 				return strings.Contains(moving.Log(), "disruption budget"), moving.Log()
 			})
 			s.moveIs(volume, "leave")
-			moving.Kill(s.t)
+			moving.Kill(s.t.T)
 			s.killDriver(from)
 			s.driverPod(from)
 			s.remove(budget)

@@ -119,7 +119,7 @@ func (s *scene) typedOf(commands []string, page, text string, names []string) st
 }
 
 // printed is the first of a page's commands that has a text in it, with these names in place of the page's.
-func printed(t *testing.T, commands []string, page, text string, names []string) string {
+func printed(t testing.TB, commands []string, page, text string, names []string) string {
 	t.Helper()
 	i := slices.IndexFunc(commands, func(command string) bool { return strings.Contains(command, text) })
 	if i < 0 {
