@@ -35,7 +35,7 @@
 {{- $problems = append $problems (printf "%s: its reserve is %d bytes; write %d%% for a share of the size, or a quantity such as 10Gi." $what (int64 .reserve) (int64 .reserve)) -}}
 {{- end -}}
 {{- $retention := dig "trash" "retention" "0" . -}}
-{{- if not (regexMatch "^([0-9]{1,9}(\\.[0-9]+)?(ns|us|ms|s)|[0-9]{1,7}(\\.[0-9]+)?m|[0-9]{1,6}(\\.[0-9]+)?h)+$|^0$" $retention) -}}
+{{- if not (regexMatch "^([0-9]{1,9}(\\.[0-9]+)?(ns|us|µs|ms|s)|[0-9]{1,7}(\\.[0-9]+)?m|[0-9]{1,6}(\\.[0-9]+)?h)+$|^0$" $retention) -}}
 {{- $problems = append $problems (printf "%s: its trash.retention is %q; it takes hours, minutes and seconds, such as 72h for three days." $what $retention) -}}
 {{- end -}}
 {{- if eq (default "node" .scope) "shared" -}}

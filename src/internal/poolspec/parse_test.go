@@ -120,10 +120,12 @@ func TestParseRefuses(t *testing.T) {
 			"storagePools: [{name: local}]",
 			[]string{at + "path: Invalid value: \"\": want the absolute path"},
 		},
-		"path relative": {path("pool"), []string{at + `path: Invalid value: "pool": want the absolute path`}},
-		"path the root": {path("/"), []string{at + "path", "directory of the system"}},
-		"path system":   {path("/etc/pool"), []string{at + "path", "lies in /etc"}},
-		"path parent":   {path("/var/lib"), []string{at + "path", "is or lies in /var/lib"}},
+		"path as a pattern":    {path("/mnt/nvme*"), []string{at + "path", "as it is written"}},
+		"path ends in a space": {path("'/mnt/a '"), []string{at + "path", "no space at its end"}},
+		"path relative":        {path("pool"), []string{at + `path: Invalid value: "pool": want the absolute path`}},
+		"path the root":        {path("/"), []string{at + "path", "directory of the system"}},
+		"path system":          {path("/etc/pool"), []string{at + "path", "lies in /etc"}},
+		"path parent":          {path("/var/lib"), []string{at + "path", "is or lies in /var/lib"}},
 		"path k3s": {
 			path("/var/lib/rancher/k3s/server/manifests"), []string{at + "path", "/var/lib/rancher/k3s/server"},
 		},
@@ -188,6 +190,10 @@ func TestParseRefuses(t *testing.T) {
 			pool("reserve: -1Gi"),
 			[]string{at + `reserve: Invalid value: "-1Gi": want 0 bytes or more`},
 		},
+		"reserve without a unit": {
+			pool("reserve: 5"),
+			[]string{at + `reserve: Invalid value: 5: a number alone is bytes: want "5%" for a share`},
+		},
 		"reserve milli":         {pool("reserve: 1500m"), []string{at + "reserve", "whole number"}},
 		"reserve tiny exponent": {pool("reserve: '1e-99999999'"), []string{at + "reserve", "whole number"}},
 		"reserve all": {
@@ -220,6 +226,7 @@ func TestParseRefuses(t *testing.T) {
 			pool("trash: {retention: 36}"),
 			[]string{at + "trash.retention: Invalid value: 36: want a duration"},
 		},
+		"retention for ever": {pool("trash: {retention: 1000000h}"), []string{at + "trash.retention", "to 999999h"}},
 		"retention negative": {
 			pool("trash: {retention: -1h}"),
 			[]string{at + `trash.retention: Invalid value: "-1h0m0s": want 0s`},

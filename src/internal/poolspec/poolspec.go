@@ -122,6 +122,9 @@ func (d Duration) MarshalJSON() ([]byte, error) {
 	return json.Marshal(time.Duration(d).String())
 }
 
+// fewBytes is below what anybody reserves: a number alone that is smaller was meant as a percentage.
+const fewBytes = 1 << 20
+
 // UnmarshalJSON reads bytes (a number or a Kubernetes quantity, "10Gi") or a percentage ("5%", "2.5%").
 func (r *Reserve) UnmarshalJSON(data []byte) (err error) {
 	if string(data) == "null" {
@@ -135,6 +138,9 @@ func (r *Reserve) UnmarshalJSON(data []byte) (err error) {
 	}
 	if err != nil {
 		return errors.New(`want a whole number of bytes such as "4096" or "10Gi", or a percentage such as "5%"`)
+	}
+	if text == string(data) && 0 < read.Bytes && read.Bytes < fewBytes {
+		return fmt.Errorf(`a number alone is bytes: want "%s%%" for a share, or a quantity such as "10Gi"`, text)
 	}
 	*r = read
 	return nil

@@ -6,6 +6,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -19,6 +20,8 @@ const (
 	maxOvercommit = 1000
 	// maxPath leaves room below PATH_MAX (4096, linux/limits.h) for csi/.hpp/trash/<id>.<n>/data.
 	maxPath = 1024
+	// maxRetention is 114 years; the chart counts six digits.
+	maxRetention = Duration(999999 * time.Hour)
 )
 
 // Validate checks every rule of the schema. It expects the defaults to be filled in.
@@ -45,6 +48,8 @@ func (c Config) ValidatePool(i int, at *field.Path) field.ErrorList {
 	invalid(!path.IsAbs(p.Path), "path", p.Path, "want the absolute path of a directory on the node")
 	invalid(path.IsAbs(p.Path) && clean != p.Path, "path", p.Path, fmt.Sprintf("it is not clean: write %q", clean))
 	invalid(strings.ContainsFunc(p.Path, unicode.IsControl), "path", p.Path, "want a path without control characters")
+	invalid(strings.ContainsAny(p.Path, "*?,<>${}") || strings.HasSuffix(p.Path, " "), "path", p.Path,
+		"it would be taken as it is written, as the name of one directory: want none of *?,<>${}, and no space at its end")
 	invalid(len(p.Path) > maxPath, "path", len(p.Path), fmt.Sprintf("want at most %d bytes", maxPath))
 	invalid(system != "", "path", p.Path, fmt.Sprintf("it is or lies in %s, a directory of the system: "+
 		"want one that belongs to the pool alone, such as /var/lib/hostpath-provisioner", system))
@@ -61,7 +66,8 @@ func (c Config) ValidatePool(i int, at *field.Path) field.ErrorList {
 	invalid(!(p.Overcommit >= 0 && p.Overcommit <= maxOvercommit), "overcommit", p.Overcommit,
 		fmt.Sprintf("want a factor from 0 (the backend's default) to %d", maxOvercommit))
 	invalid(p.MaxVolumes < 0, "maxVolumes", p.MaxVolumes, "want 0 (no limit) or more")
-	invalid(p.Trash.Retention < 0, "trash.retention", p.Trash.Retention, "want 0s (purge at once) or more")
+	invalid(p.Trash.Retention < 0 || p.Trash.Retention > maxRetention, "trash.retention", p.Trash.Retention,
+		"want 0s (purge at once) to 999999h")
 	if p.Shared() {
 		const nodeOnly = "a pool with scope shared has it not: no node knows alone what all of them use; leave it out"
 		invalid(p.Quota != QuotaNone, "quota", p.Quota,

@@ -74,7 +74,7 @@ func refusals(t *testing.T, w *world) {
 		},
 		"retention below nothing": {
 			pool(func(p *v1beta1.StoragePool) { p.Trash = &v1beta1.Trash{Retention: "-1h", PurgeWhenFull: true} }),
-			at + `trash.retention: Invalid value: "-1h0m0s": want 0s (purge at once) or more`,
+			at + `trash.retention: Invalid value: "-1h0m0s": want 0s (purge at once) to 999999h`,
 		},
 		"node label": {
 			pool(func(p *v1beta1.StoragePool) { p.NodeSelector = map[string]string{"": "x"} }),

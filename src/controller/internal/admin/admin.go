@@ -99,21 +99,18 @@ func sound(v *wire.Volume) bool {
 		(v.GetClaimName() == "" || claimed)
 }
 
-// Discard implements wire.AdminServer. A node that is said to have the volume too has to have it: after etcd was
-// restored, a PersistentVolume may name the node that a volume was moved from.
+// Discard implements wire.AdminServer. A node that is said to have the volume too has to have all of it: after etcd
+// was restored, a PersistentVolume may name the node that a volume was moved from.
 func (s *server) Discard(ctx context.Context, q *wire.DiscardRequest) (*wire.DiscardResponse, error) {
 	if other := q.GetPvOn(); other != "" {
-		connection, err := s.connection(other)
-		if err != nil {
+		v, err := forward(ctx, s, &wire.MovingRequest{Node: other, Id: q.GetId()}, wire.AdminClient.Moving)
+		switch {
+		case status.Code(err) == codes.NotFound, err == nil && (v.GetId() != q.GetId() || v.GetFilling() || v.GetLost()):
+			return nil, status.Errorf(codes.FailedPrecondition, "node %s does not have the volume, or not all of it: "+
+				"what node %s has may be all there is; replace the PersistentVolume, see docs/how-to/move-a-disk.md",
+				other, q.GetNode())
+		case err != nil:
 			return nil, err
-		}
-		answer, err := wire.NewNodeClient(connection).Find(ctx, &wire.FindRequest{Id: q.GetId()})
-		if err != nil {
-			return nil, explained(other, err)
-		}
-		if !answer.GetFound() {
-			return nil, status.Errorf(codes.FailedPrecondition, "node %s does not have the volume: what node %s has "+
-				"may be all there is; replace the PersistentVolume, see docs/how-to/move-a-disk.md", other, q.GetNode())
 		}
 	}
 	return forward(ctx, s, q, wire.AdminClient.Discard)

@@ -190,13 +190,23 @@ func (worker) Enforce(q *wire.EnforceRequest, out grpc.ServerStreamingServer[wir
 	return nil
 }
 
-// holder is a node that has one volume.
+// holder is a node that has one volume, and another in part, and knows of a third.
 type holder struct {
-	wire.UnimplementedNodeServer
+	wire.UnimplementedAdminServer
 }
 
-func (holder) Find(_ context.Context, q *wire.FindRequest) (*wire.FindResponse, error) {
-	return &wire.FindResponse{Found: q.GetId() == "pvc-1"}, nil
+func (holder) Moving(_ context.Context, q *wire.MovingRequest) (*wire.MovingVolume, error) {
+	switch q.GetId() {
+	case "pvc-1":
+		return &wire.MovingVolume{Id: "pvc-1"}, nil
+	case "pvc-copy":
+		return &wire.MovingVolume{Id: "pvc-copy", Filling: true}, nil
+	case "pvc-lost":
+		return &wire.MovingVolume{Id: "pvc-lost", Lost: true}, nil
+	case "pvc-pool":
+		return nil, status.Error(codes.Unavailable, "pool local cannot be used")
+	}
+	return nil, status.Error(codes.NotFound, "no such volume")
 }
 
 // TestANodeDoesIt: what concerns a node's pools is passed on to it, and its answer comes back, with its name in a
@@ -204,7 +214,7 @@ func (holder) Find(_ context.Context, q *wire.FindRequest) (*wire.FindResponse, 
 func TestANodeDoesIt(t *testing.T) {
 	c := &cluster{connections: map[string]*grpc.ClientConn{
 		"worker-1": serve(t, func(r grpc.ServiceRegistrar) { wire.RegisterAdminServer(r, worker{}) }),
-		"worker-2": serve(t, func(r grpc.ServiceRegistrar) { wire.RegisterNodeServer(r, holder{}) }),
+		"worker-2": serve(t, func(r grpc.ServiceRegistrar) { wire.RegisterAdminServer(r, holder{}) }),
 		"old":      serve(t, func(grpc.ServiceRegistrar) {}),
 	}}
 	client := c.client(t)
@@ -245,6 +255,8 @@ func TestANodeDoesIt(t *testing.T) {
 		return word("", err)
 	}
 	const refused = "rpc error: code = "
+	const partial = refused + "FailedPrecondition desc = node worker-2 does not have the volume, or not all of it: " +
+		"what node worker-1 has may be all there is; replace the PersistentVolume, see docs/how-to/move-a-disk.md"
 	want := []string{
 		"pvc-1 on worker-1",
 		refused + "InvalidArgument desc = node: the controller has no pools; name the node with --node",
@@ -253,8 +265,8 @@ func TestANodeDoesIt(t *testing.T) {
 			"from the controller; run the command in its pod",
 		refused + "NotFound desc = node worker-1: no such [2Jvolume ",
 		refused + "NotFound desc = node worker-1: no such [2Jvolume ",
-		refused + "FailedPrecondition desc = node worker-2 does not have the volume: what node worker-1 has may be " +
-			"all there is; replace the PersistentVolume, see docs/how-to/move-a-disk.md",
+		partial, partial, partial,
+		refused + "Unavailable desc = node worker-2: pool local cannot be used",
 		refused + "Unavailable desc = node worker-9 is not connected",
 		"known",
 		refused + "FailedPrecondition desc = node worker-1: it belongs to others than us",
@@ -264,7 +276,9 @@ func TestANodeDoesIt(t *testing.T) {
 	}
 	got := []string{
 		adopt("worker-1"), adopt(""), adopt("worker-9"), adopt("old"), discard("pvc-1", ""),
-		discard("pvc-1", "worker-2"), discard("pvc-2", "worker-2"), discard("pvc-1", "worker-9"), forget(), take(),
+		discard("pvc-1", "worker-2"), discard("pvc-2", "worker-2"),
+		discard("pvc-copy", "worker-2"), discard("pvc-lost", "worker-2"), discard("pvc-pool", "worker-2"),
+		discard("pvc-1", "worker-9"), forget(), take(),
 		enforce("worker-1", "", "a", "b"), enforce("worker-1", "local"), enforce("worker-1", "local", "a"),
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -529,6 +529,25 @@ func TestDiscard(t *testing.T) {
 	}
 }
 
+// TestMoving: a volume whose directory is gone is lost, which a copy that is not whole yet is not.
+func TestMoving(t *testing.T) {
+	for name, test := range map[string]struct {
+		source        *store.Source
+		placed        bool
+		filling, lost bool
+	}{
+		"there":      {placed: true},
+		"lost":       {lost: true},
+		"being made": {source: &store.Source{ByFile: true}, filling: true},
+	} {
+		moving := volume.Moving{Record: store.Record{ID: "pvc-1", Source: test.source}, Placed: test.placed}
+		v, err := serve(t, &domain{moving: moving}).Moving(t.Context(), &wire.MovingRequest{Id: "pvc-1"})
+		if err != nil || v.GetFilling() != test.filling || v.GetLost() != test.lost {
+			t.Errorf("%s: %v, %v", name, v, err)
+		}
+	}
+}
+
 // TestCodes: what is unknown is told from what is refused, as CSI's answers are.
 func TestCodes(t *testing.T) {
 	answer := error(nil)

@@ -48,6 +48,7 @@ func (s *server) Moving(ctx context.Context, q *wire.MovingRequest) (*wire.Movin
 func described(v volume.Moving) *wire.MovingVolume {
 	answer := &wire.MovingVolume{
 		Id: v.ID, Pool: v.Pool, Bytes: v.Bytes, Used: v.Used, Published: v.Published, Filling: !v.Whole(),
+		Lost:   !v.Placed && !v.Filling(),
 		Copied: v.Copied, Snapshots: int64(v.Snapshots), Ephemeral: v.Ephemeral, Mode: v.Mode, Uid: int64(v.UID),
 		Gid: int64(v.GID), Inodes: v.Inodes, InodesDerived: v.InodesFrom == store.Derived,
 		OnDelete: string(v.OnDelete), Nested: int64(v.Nested),

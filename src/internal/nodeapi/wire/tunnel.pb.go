@@ -3638,6 +3638,7 @@ type MovingVolume struct {
 	InodesDerived bool                   `protobuf:"varint,17,opt,name=inodes_derived,json=inodesDerived,proto3" json:"inodes_derived,omitempty"` // the size decides that
 	OnDelete      string                 `protobuf:"bytes,18,opt,name=on_delete,json=onDelete,proto3" json:"on_delete,omitempty"`
 	Nested        int64                  `protobuf:"varint,19,opt,name=nested,proto3" json:"nested,omitempty"` // subvolumes of btrfs in it, which are not copied
+	Lost          bool                   `protobuf:"varint,20,opt,name=lost,proto3" json:"lost,omitempty"`     // its directory is gone
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3803,6 +3804,13 @@ func (x *MovingVolume) GetNested() int64 {
 		return x.Nested
 	}
 	return 0
+}
+
+func (x *MovingVolume) GetLost() bool {
+	if x != nil {
+		return x.Lost
+	}
+	return false
 }
 
 type StartMoveRequest struct {
@@ -4406,7 +4414,7 @@ const file_tunnel_proto_rawDesc = "" +
 	"\x0fleave_snapshots\x18\x05 \x01(\bR\x0eleaveSnapshots\"3\n" +
 	"\rMovingRequest\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x0e\n" +
-	"\x02id\x18\x02 \x01(\tR\x02id\"\xd0\x03\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\"\xe4\x03\n" +
 	"\fMovingVolume\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04pool\x18\x02 \x01(\tR\x04pool\x12\x14\n" +
@@ -4427,7 +4435,8 @@ const file_tunnel_proto_rawDesc = "" +
 	"\x06inodes\x18\x10 \x01(\x03R\x06inodes\x12%\n" +
 	"\x0einodes_derived\x18\x11 \x01(\bR\rinodesDerived\x12\x1b\n" +
 	"\ton_delete\x18\x12 \x01(\tR\bonDelete\x12\x16\n" +
-	"\x06nested\x18\x13 \x01(\x03R\x06nested\"t\n" +
+	"\x06nested\x18\x13 \x01(\x03R\x06nested\x12\x12\n" +
+	"\x04lost\x18\x14 \x01(\bR\x04lost\"t\n" +
 	"\x10StartMoveRequest\x12\x0e\n" +
 	"\x02pv\x18\x01 \x01(\tR\x02pv\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\tR\x02to\x12'\n" +

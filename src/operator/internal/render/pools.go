@@ -66,7 +66,7 @@ func (a *admission) admitPool(at *field.Path, pool v1beta1.StoragePool) error {
 	if len(problems) > 0 {
 		return problems.ToAggregate()
 	}
-	entry, err := object(pools.ForDriver(pool))
+	entry, err := object(read) // in the one spelling of each value that the chart takes as well
 	if err != nil {
 		return fmt.Errorf("%s: %w", at, err)
 	}

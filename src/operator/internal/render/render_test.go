@@ -2,6 +2,7 @@ package render_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"reflect"
 	"regexp"
@@ -277,7 +278,7 @@ func TestEveryPoolOption(t *testing.T) {
 	}
 	if text := object[corev1.ConfigMap](t, result, "ConfigMap", driver).Data["config.yaml"]; !strings.Contains(text,
 		"maxVolumes: 1000000") ||
-		!strings.Contains(text, "reserve: 1073741824") {
+		!strings.Contains(text, "reserve: 1Gi") {
 		t.Errorf("numbers are written otherwise:\n%s", text)
 	}
 }
@@ -433,7 +434,7 @@ func TestNotServed(t *testing.T) {
 // What kubevirt's webhook let pass: each is named, and the rest runs.
 func TestOldViolations(t *testing.T) {
 	t.Parallel()
-	bad := intstr.FromString("much")
+	bad, odd := intstr.FromString("much"), intstr.FromString("1e9")
 	spec := v1beta1.HostPathProvisionerSpec{StoragePools: []v1beta1.StoragePool{
 		{Name: "good", Path: "/data/good"},
 		{Name: "dots", Path: "/data/./dots"},
@@ -444,7 +445,9 @@ func TestOldViolations(t *testing.T) {
 		{Name: "reserve", Path: "/data/reserve", Reserve: &bad},
 		{Name: "state", Path: "/var/lib/hostpath-provisioner-state/pool"},
 		{Name: "good", Path: "/data/twin"},
-		{Name: "last", Path: "/data/last"},
+		{Name: "pattern", Path: "/data/nvme*"},
+		{Name: "ever", Path: "/data/ever", Trash: &v1beta1.Trash{Retention: "1000000h"}},
+		{Name: "last", Path: "/data/last", Reserve: &odd, Trash: &v1beta1.Trash{Retention: "0.1ms"}},
 	}}
 	result := mustRender(t, input("{}", spec))
 	var running []string
@@ -455,9 +458,9 @@ func TestOldViolations(t *testing.T) {
 		t.Errorf("served (-want +got):\n%s", diff)
 	}
 	all := strings.Join(result.Violations, "\n")
-	for i := 1; i <= 8; i++ {
+	for i := 1; i <= 10; i++ {
 		pool := result.Pools[i]
-		if field := "spec.storagePools[" + string(rune('0'+i)) + "]."; !strings.Contains(all, field) {
+		if field := fmt.Sprintf("spec.storagePools[%d].", i); !strings.Contains(all, field) {
 			t.Errorf("no violation names %s:\n%s", field, all)
 		}
 		if (pool.Broken == "") != (pool.Name == "dots") {

@@ -191,7 +191,7 @@ func TestCreate(t *testing.T) {
 		"retention below nothing": {
 			resource: resource(pools(pool{Name: "a", Path: "/data", Trash: &v1beta1.Trash{Retention: "-1h"}})),
 			want: []string{"spec.storagePools[0].trash.retention: Invalid value: \"-1h0m0s\": want 0s (purge at " +
-				"once) or more"},
+				"once) to 999999h"},
 		},
 		"nodeSelector's value": {
 			resource: resource(pools(pool{Name: "a", Path: "/data", NodeSelector: map[string]string{"disk": "a b"}})),
