@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 // script stands in for docker; see its first lines.
@@ -68,10 +69,14 @@ func Use(folder string) error {
 	return os.Setenv("PATH", folder+string(filepath.ListSeparator)+path)
 }
 
-// replaceFile writes in one step, for another process may be running it.
+// replaceFile writes in one step, for another process may be running it. Nothing may be started meanwhile: until it runs
+// it would have the file open for writing too, and nobody can run that then ("text file busy").
 func replaceFile(file, text string) error {
 	temporary := fmt.Sprintf("%s.%d", file, os.Getpid())
-	if err := os.WriteFile(temporary, []byte(text), 0o755); err != nil {
+	syscall.ForkLock.RLock()
+	err := os.WriteFile(temporary, []byte(text), 0o755)
+	syscall.ForkLock.RUnlock()
+	if err != nil {
 		return err
 	}
 	return os.Rename(temporary, file)

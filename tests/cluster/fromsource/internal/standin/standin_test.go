@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -89,4 +90,37 @@ func join(lists ...[]string) []string {
 		all = append(all, list...)
 	}
 	return all
+}
+
+// TestStandInRunsAtOnce, although other programs are started while it is written.
+func TestStandInRunsAtOnce(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "docker")
+	over := make(chan struct{})
+	var others sync.WaitGroup
+	for range 4 {
+		others.Go(func() {
+			for {
+				select {
+				case <-over:
+					return
+				default:
+					if err := exec.Command("true").Run(); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			}
+		})
+	}
+	long := "#!/bin/sh\nexit\n" + strings.Repeat("#", 1<<20) // takes a while to write
+	for range 200 {
+		if err := replaceFile(file, long); err != nil {
+			t.Error(err)
+		}
+		if err := exec.Command(file).Run(); err != nil {
+			t.Error(err)
+		}
+	}
+	close(over)
+	others.Wait()
 }
