@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -23,6 +24,9 @@ const (
 	// maxRetention is 114 years; the chart counts six digits.
 	maxRetention = Duration(999999 * time.Hour)
 )
+
+// mistyped is a path that somebody meant as a pattern, a list or a variable.
+var mistyped = regexp.MustCompile(`[*?,<>${}]| $`)
 
 // Validate checks every rule of the schema. It expects the defaults to be filled in.
 func (c Config) Validate() field.ErrorList {
@@ -48,8 +52,8 @@ func (c Config) ValidatePool(i int, at *field.Path) field.ErrorList {
 	invalid(!path.IsAbs(p.Path), "path", p.Path, "want the absolute path of a directory on the node")
 	invalid(path.IsAbs(p.Path) && clean != p.Path, "path", p.Path, fmt.Sprintf("it is not clean: write %q", clean))
 	invalid(strings.ContainsFunc(p.Path, unicode.IsControl), "path", p.Path, "want a path without control characters")
-	invalid(strings.ContainsAny(p.Path, "*?,<>${}") || strings.HasSuffix(p.Path, " "), "path", p.Path,
-		"it would be taken as it is written, as the name of one directory: want none of *?,<>${}, and no space at its end")
+	invalid(mistyped.MatchString(p.Path), "path", p.Path, "it would be taken as it is written, as the name of one "+
+		"directory: want none of *?,<>${}, and no space at its end")
 	invalid(len(p.Path) > maxPath, "path", len(p.Path), fmt.Sprintf("want at most %d bytes", maxPath))
 	invalid(system != "", "path", p.Path, fmt.Sprintf("it is or lies in %s, a directory of the system: "+
 		"want one that belongs to the pool alone, such as /var/lib/hostpath-provisioner", system))

@@ -105,7 +105,8 @@ func (s *server) Discard(ctx context.Context, q *wire.DiscardRequest) (*wire.Dis
 	if other := q.GetPvOn(); other != "" {
 		v, err := forward(ctx, s, &wire.MovingRequest{Node: other, Id: q.GetId()}, wire.AdminClient.Moving)
 		switch {
-		case status.Code(err) == codes.NotFound, err == nil && (v.GetId() != q.GetId() || v.GetFilling() || v.GetLost()):
+		case status.Code(err) == codes.NotFound,
+			err == nil && (v.GetId() != q.GetId() || v.GetFilling() || v.GetLost()):
 			return nil, status.Errorf(codes.FailedPrecondition, "node %s does not have the volume, or not all of it: "+
 				"what node %s has may be all there is; replace the PersistentVolume, see docs/how-to/move-a-disk.md",
 				other, q.GetNode())

@@ -256,6 +256,12 @@ func TestStartTwice(t *testing.T) {
 	if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "to node b already") {
 		t.Error(err)
 	}
+	w.pv = nil // it is being exchanged
+	w.start(t)
+	_, err = w.room(t).Start(t.Context(), &wire.StartMoveRequest{Pv: "pv-2", To: "b"})
+	if status.Code(err) != codes.NotFound {
+		t.Error(err)
+	}
 }
 
 // TestAbortWithoutAMove ends a mark that was left.

@@ -38,6 +38,9 @@ func nodeOf(pv *corev1.PersistentVolume, topologyKey string) (string, error) {
 // only what would be done, and why it would be refused.
 func (r *Room) Start(ctx context.Context, q *wire.StartMoveRequest) (*wire.Move, error) {
 	e, m, err := r.plan(ctx, q)
+	if status.Code(err) == codes.NotFound {
+		return r.underWay(ctx, q, err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +49,11 @@ func (r *Room) Start(ctx context.Context, q *wire.StartMoveRequest) (*wire.Move,
 		return nil, status.Error(codes.Unavailable, err.Error())
 	}
 	if text, ok := texts[e.Handle]; ok {
-		return running(e, text)
+		is, err := decode(e.Handle, text)
+		if err != nil {
+			return nil, status.Error(codes.FailedPrecondition, err.Error())
+		}
+		return running(is, q.GetTo())
 	}
 	(*problems)(&m.Problems).add(len(texts) >= maxMoves, "%d moves are under way already", maxMoves)
 	if q.GetDryRun() {
@@ -66,13 +73,23 @@ func (r *Room) Start(ctx context.Context, q *wire.StartMoveRequest) (*wire.Move,
 	return m, nil
 }
 
+// underWay answers for a PersistentVolume that is missing, which it is for a moment of its move.
+func (r *Room) underWay(ctx context.Context, q *wire.StartMoveRequest, missing error) (*wire.Move, error) {
+	all, err := r.load(ctx)
+	if err != nil {
+		return nil, status.Error(codes.Unavailable, err.Error())
+	}
+	for _, is := range all {
+		if is.PV == q.GetPv() {
+			return running(is, q.GetTo())
+		}
+	}
+	return nil, missing
+}
+
 // running answers for a volume that is being moved already.
-func running(asked entry, text string) (*wire.Move, error) {
-	is, err := decode(asked.Handle, text)
-	switch {
-	case err != nil:
-		return nil, status.Error(codes.FailedPrecondition, err.Error())
-	case is.To != asked.To || is.Phase == Abort:
+func running(is entry, to string) (*wire.Move, error) {
+	if is.To != to || is.Phase == Abort {
 		return nil, status.Errorf(codes.FailedPrecondition, "the volume is being moved from node %s to node %s "+
 			"already (%s)", is.From, is.To, is.Phase)
 	}

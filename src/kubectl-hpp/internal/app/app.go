@@ -123,11 +123,24 @@ func (p *plugin) command() *cobra.Command {
 	root.AddCommand(p.diagnosis()...)
 	root.AddCommand(repair.Commands(repair.Config{
 		IOStreams: p.IOStreams, API: p.api, Controller: p.controller, Namespace: p.namespace, Usage: errUsage,
-		Poll: 2 * time.Second, // each time is a command in the controller's pod
+		Kubectl: p.kubectl, Poll: 2 * time.Second, // each time is a command in the controller's pod
 	})...)
 	root.AddCommand(newMigrate(p))
 	refuseArguments(root)
 	return root
+}
+
+// kubectl begins commands for the same cluster.
+func (p *plugin) kubectl() string {
+	command := "kubectl"
+	for _, flag := range []struct{ name, value string }{
+		{"kubeconfig", *p.flags.KubeConfig}, {"context", *p.flags.Context},
+	} {
+		if flag.value != "" {
+			command += " --" + flag.name + " " + flag.value
+		}
+	}
+	return command
 }
 
 // refuseVerbs refuses a verb that there is none of, and names those that are like it.

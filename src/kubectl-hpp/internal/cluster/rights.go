@@ -14,6 +14,7 @@ import (
 // Right is what the user has to be allowed for something.
 type Right struct {
 	Namespace string // "" for what has none
+	Group     string // "" for the core
 	Resource  string // such as pods/eviction
 	Verbs     []string
 }
@@ -27,7 +28,7 @@ func May(ctx context.Context, api kubernetes.Interface, rights ...Right) error {
 		for _, verb := range r.Verbs {
 			asked := &authorizationv1.SelfSubjectAccessReview{}
 			asked.Spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
-				Namespace: r.Namespace, Verb: verb, Resource: resource, Subresource: sub,
+				Namespace: r.Namespace, Verb: verb, Group: r.Group, Resource: resource, Subresource: sub,
 			}
 			what := verb + " " + r.Resource + in(r.Namespace)
 			is, err := api.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, asked, metav1.CreateOptions{})

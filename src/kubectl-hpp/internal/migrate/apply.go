@@ -89,7 +89,8 @@ func (m *Migration) journalOf(ctx context.Context, r Row) (*journal, error) {
 		return nil, fmt.Errorf("claim %s is not touched: %w", r.Claim, err)
 	}
 	j := &journal{
-		Phase: begun, From: m.From, Pool: m.Pool, Node: r.Node, Path: r.Path, Enforce: m.Enforce, Bytes: r.Bytes,
+		Phase: begun, From: m.From, Driver: m.Driver, Pool: m.Pool, Node: r.Node, Path: r.Path, Enforce: m.Enforce,
+		Bytes:    r.Bytes,
 		Claim:    types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name},
 		ClaimUID: ref.UID, FSGroup: r.FSGroup, PV: *pv,
 	}

@@ -33,12 +33,12 @@ var errTwo = errors.New("somebody else has begun with this claim at this moment;
 // journal is what is known of one claim from before its first change until --finish.
 type journal struct {
 	// Run is the run of the program that goes on with it.
-	Run                                    string
-	Phase, From, Pool, Node, Path, Enforce string
-	Claim                                  types.NamespacedName
-	ClaimUID                               types.UID
-	Bytes                                  int64
-	FSGroup                                *int64
+	Run                                            string
+	Phase, From, Driver, Pool, Node, Path, Enforce string
+	Claim                                          types.NamespacedName
+	ClaimUID                                       types.UID
+	Bytes                                          int64
+	FSGroup                                        *int64
 	// PV is the old one, as it was.
 	PV corev1.PersistentVolume
 }
@@ -125,7 +125,7 @@ func (m *Migration) forget(ctx context.Context, j *journal) error {
 	return nil
 }
 
-// journals are those that the options select, by claim.
+// journals are those of this driver that the options select, by claim.
 func (m *Migration) journals(ctx context.Context) (all []*journal, err error) {
 	list, err := m.API.CoreV1().ConfigMaps(m.JournalNamespace).List(ctx, metav1.ListOptions{LabelSelector: label})
 	if err != nil {
@@ -136,12 +136,24 @@ func (m *Migration) journals(ctx context.Context) (all []*journal, err error) {
 		if err := json.Unmarshal([]byte(o.Data["journal.json"]), j); err != nil || j.name() != o.Name {
 			return nil, fmt.Errorf("ConfigMap %s/%s is no journal of this program: %w", o.Namespace, o.Name, err)
 		}
-		if j.From == m.From && m.selects(j.Claim.Namespace, j.Claim.Name) {
+		if j.From == m.From && j.Driver == m.Driver && m.selects(j.Claim.Namespace, j.Claim.Name) {
 			all = append(all, j)
 		}
 	}
 	slices.SortFunc(all, func(a, b *journal) int { return strings.Compare(a.Claim.String(), b.Claim.String()) })
 	return all, nil
+}
+
+// named are the journals, or why a claim that the options name has none.
+func (m *Migration) named(ctx context.Context) (all []*journal, err error) {
+	all, err = m.journals(ctx)
+	for _, name := range m.Claims {
+		claim := types.NamespacedName{Namespace: m.Namespace, Name: name}
+		if err == nil && !slices.ContainsFunc(all, func(j *journal) bool { return j.Claim == claim }) {
+			err = fmt.Errorf("claim %s: it was not begun with, or is finished with or undone; leave it out", claim)
+		}
+	}
+	return all, err
 }
 
 // begunWith are the rows of claims that were begun with: their PersistentVolumes may be gone. Whoever may not read the

@@ -438,6 +438,70 @@ func TestFinish(t *testing.T) {
 	}
 }
 
+// TestMistyped: another driver, claim or pool than those of what was begun changes nothing, and says so.
+func TestMistyped(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*migrate.Migration)
+		does   func(context.Context, *migrate.Migration) error
+		says   string
+	}{
+		"undo of another driver": {
+			func(m *migrate.Migration) { m.Driver = "other" },
+			func(ctx context.Context, m *migrate.Migration) error { return m.Undo(ctx) }, "nothing to undo",
+		},
+		"undo of another claim": {
+			func(m *migrate.Migration) { m.Claims = []string{"data", "typo"} },
+			func(ctx context.Context, m *migrate.Migration) error { return m.Undo(ctx) }, "claim shop/typo: it was not",
+		},
+		"finish of another claim": {
+			func(m *migrate.Migration) { m.Claims = []string{"typo"} },
+			func(ctx context.Context, m *migrate.Migration) error { return m.Finish(ctx, true) },
+			"claim shop/typo: it was not",
+		},
+		"class of another pool": {
+			func(m *migrate.Migration) { m.Pool = "loca" },
+			func(ctx context.Context, m *migrate.Migration) error { return m.Finish(ctx, true) },
+			`is in pool "loca", so that no class is replaced`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			if err := w.apply(); err != nil {
+				t.Fatal(err)
+			}
+			before := w.state()
+			m := w.migration(&bytes.Buffer{})
+			test.change(m)
+			if err := test.does(t.Context(), m); err == nil || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("%v, want %q", err, test.says)
+			}
+			class, err := w.StorageV1().StorageClasses().Get(t.Context(), "local-path", metav1.GetOptions{})
+			if after := w.state(); err != nil || after != before || class.Provisioner == driver {
+				t.Errorf("it is %s, was %s; class %v, %v", after, before, class, err)
+			}
+		})
+	}
+}
+
+// TestFinishLeavesOtherClasses of the source that no migrated volume has.
+func TestFinishLeavesOtherClasses(t *testing.T) {
+	w := newWorld(t)
+	other := storageClass()
+	other.Name, other.UID = "local-path-device", "class-2"
+	if err := errors.Join(w.Tracker().Add(other), w.apply()); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.migration(&bytes.Buffer{}).Finish(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"local-path": driver, "local-path-device": "rancher.io/local-path"} {
+		class, err := w.StorageV1().StorageClasses().Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil || class.Provisioner != want {
+			t.Errorf("%s: %v, %v; want one of %s", name, class, err, want)
+		}
+	}
+}
+
 // TestFinishWithoutItsClass is done, and says what is left to do where the rest of what was done is said.
 func TestFinishWithoutItsClass(t *testing.T) {
 	for by, want := range map[string]string{"": "--finish --replace-class", "Helm": "first remove it there"} {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -13,11 +14,12 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/api/names"
 	"github.com/hostpath-provisioner/hostpath-provisioner/src/internal/nodeapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/src/kubectl-hpp/internal/cluster"
 )
 
 // Undo gives the claims that were migrated, or begun with, their old volumes back.
 func (m *Migration) Undo(ctx context.Context) error {
-	journals, err := m.journals(ctx)
+	journals, err := m.named(ctx)
 	if err != nil {
 		return err
 	}
@@ -150,33 +152,61 @@ func (m *Migration) setPolicy(ctx context.Context, j *journal) error {
 }
 
 // Finish gives the new volumes the reclaim policies of the old ones and forgets these, so that nothing can be undone
-// any more. Then the old classes are replaced, or it is said how.
+// any more. Then the old classes that volumes of the pool have are replaced, or it is said how.
 func (m *Migration) Finish(ctx context.Context, replace bool) error {
-	journals, err := m.journals(ctx)
+	journals, err := m.named(ctx)
 	if err != nil {
 		return err
 	}
-	classes := map[string]bool{}
+	classes, err := m.classes(ctx, replace)
+	if err != nil {
+		return err
+	}
 	for _, j := range journals {
 		if err := m.finish(ctx, j); err != nil {
 			return err
 		}
-		classes[j.PV.Spec.StorageClassName] = true
 	}
 	if _, err := fmt.Fprintf(m.Out, "%d claims are finished with\n", len(journals)); err != nil {
 		return err
 	}
-	all, err := m.API.StorageV1().StorageClasses().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return fmt.Errorf("list StorageClasses: %w", err)
-	}
 	var problems []error
-	for _, class := range all.Items {
-		if class.Provisioner == m.provisioner() && (classes[class.Name] || replace) {
-			problems = append(problems, m.class(ctx, class, replace))
-		}
+	for _, class := range classes {
+		problems = append(problems, m.class(ctx, class, replace))
 	}
 	return errors.Join(problems...)
+}
+
+// classes are the source's StorageClasses that volumes in the pool came from.
+func (m *Migration) classes(ctx context.Context, replace bool) (old []storagev1.StorageClass, err error) {
+	if replace {
+		err = cluster.May(ctx, m.API,
+			cluster.Right{Group: storagev1.GroupName, Resource: "storageclasses", Verbs: []string{"create", "delete"}})
+	}
+	if err != nil {
+		return nil, err
+	}
+	pvs, err := m.API.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list PersistentVolumes: %w", err)
+	}
+	of := map[string]bool{}
+	for _, pv := range pvs.Items {
+		if m.ours(&pv) && pv.Spec.CSI.VolumeAttributes[names.StoragePoolParameter] == m.Pool {
+			of[pv.Spec.StorageClassName] = true
+		}
+	}
+	if replace && len(of) == 0 {
+		return nil, fmt.Errorf("no volume of %s is in pool %q, so that no class is replaced by one of it", m.Driver,
+			m.Pool)
+	}
+	all, err := m.API.StorageV1().StorageClasses().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list StorageClasses: %w", err)
+	}
+	return slices.DeleteFunc(all.Items, func(class storagev1.StorageClass) bool {
+		return class.Provisioner != m.provisioner() || !of[class.Name]
+	}), nil
 }
 
 // finish ends a journal. Its PersistentVolume may have been deleted by now.
@@ -218,10 +248,13 @@ func (m *Migration) class(ctx context.Context, old storagev1.StorageClass, repla
 		Provisioner: m.Driver, Parameters: map[string]string{names.StoragePoolParameter: m.Pool},
 		ReclaimPolicy: old.ReclaimPolicy, VolumeBindingMode: &waits, AllowVolumeExpansion: &grows,
 	}
-	api := m.API.StorageV1().StorageClasses()
+	api, ctx := m.API.StorageV1().StorageClasses(), context.WithoutCancel(ctx) // not one without the other
 	err := api.Delete(ctx, old.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &old.UID}})
 	if err == nil || apierrors.IsNotFound(err) {
-		_, err = api.Create(ctx, ours, metav1.CreateOptions{})
+		if _, err = api.Create(ctx, ours, metav1.CreateOptions{}); err != nil {
+			err = fmt.Errorf("it is deleted, and a new one was not made: name one like it in the chart's storageClasses, "+
+				"and helm upgrade: %w", err)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("replace StorageClass %s: %w", old.Name, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -32,11 +33,12 @@ func (c Config) newAdopt() *cobra.Command {
 		RunE: func(command *cobra.Command, names []string) error {
 			ctx := command.Context()
 			var known []nodeapi.VolumeStatus
-			if a.node == "" || a.class == "" {
-				if err := c.ask(ctx, &known, "volume", "list"); err != nil {
-					return err
-				}
+			if err := c.ask(ctx, &known, "volume", "list"); err != nil {
+				return err
 			}
+			known = slices.DeleteFunc(known, func(v nodeapi.VolumeStatus) bool {
+				return a.node != "" && v.Node != a.node
+			})
 			var all []object
 			err := each(ctx, names, func(name string) error {
 				left, err := c.adopt(ctx, a, known, name)
@@ -55,10 +57,7 @@ func (c Config) newAdopt() *cobra.Command {
 func (c Config) adopt(
 	ctx context.Context, a adoption, known []nodeapi.VolumeStatus, name string,
 ) (left []object, err error) {
-	v := nodeapi.VolumeStatus{ID: name, Node: a.node}
-	if a.node == "" || a.class == "" {
-		v, err = c.adoptable(known, name, a.node)
-	}
+	v, err := c.adoptable(a, known, name)
 	if err == nil && a.apply {
 		err = c.mayCreate(ctx, v.Claim, v.ID)
 	}
@@ -75,14 +74,16 @@ func (c Config) adopt(
 	return c.manifests(ctx, a.apply, v.Node, v.ID, asked...)
 }
 
-// adoptable finds a volume, on a node unless that is "".
-func (c Config) adoptable(known []nodeapi.VolumeStatus, name, node string) (v nodeapi.VolumeStatus, err error) {
+// adoptable finds a volume, or on a node that is named takes it for a directory there without a record.
+func (c Config) adoptable(a adoption, known []nodeapi.VolumeStatus, name string) (v nodeapi.VolumeStatus, err error) {
 	v, err = c.volume(known, name)
 	switch {
-	case err == nil && (node == "" || node == v.Node):
-		return v, nil
-	case err != nil && node == "":
+	case !errors.Is(err, ErrNotFound):
+		return v, err
+	case a.node == "":
 		return v, fmt.Errorf("%w; a directory without a record is found with --node", err)
+	case a.class == "":
+		return v, c.usage("no volume %s is known on %s: name its StorageClass with --class", name, a.node)
 	}
-	return v, c.usage("no volume %s is known on %s: name its StorageClass with --class", name, node)
+	return nodeapi.VolumeStatus{ID: name, Node: a.node}, nil
 }

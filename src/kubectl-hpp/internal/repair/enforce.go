@@ -50,12 +50,12 @@ func (c Config) newEnforce() *cobra.Command {
 			case limited:
 				verb = append(verb, fmt.Sprintf("--inodes=%d", inodes))
 			}
-			works, _, err := c.start(ctx, verb, claims, of)
-			if err != nil {
-				return err
+			works, _, notBegun := c.start(ctx, verb, claims, of)
+			if len(works) == 0 {
+				return notBegun
 			}
-			_, err = c.follow(ctx, works)
-			return err
+			_, err := c.follow(ctx, works)
+			return errors.Join(notBegun, err)
 		},
 	}
 	of.add(command)
@@ -89,12 +89,13 @@ func (c Config) start(
 			args = append(args, "--pool", of.pool)
 		}
 		var begun struct{ Work string }
-		if err = c.ask(ctx, &begun, append(args, byNode[node]...)...); err != nil {
-			return works, volumes, fmt.Errorf("node %s: %w", node, err)
+		if failure := c.ask(ctx, &begun, append(args, byNode[node]...)...); failure != nil {
+			err = errors.Join(err, fmt.Errorf("node %s: %w", node, failure))
+			continue
 		}
 		works = append(works, begun.Work)
 	}
-	return works, volumes, nil
+	return works, volumes, err
 }
 
 func (c Config) newMeasure() *cobra.Command {

@@ -138,11 +138,11 @@ func (c Config) annotate(
 			len(all)-len(troubles), len(all), errors.Join(troubles...))
 	}
 	return c.print(fmt.Sprintf("\n%d PersistentVolumes are given up: each goes with its claim.%s", len(all),
-		deletions(all)))
+		c.deletions(all)))
 }
 
 // deletions are the commands that delete the claims of PersistentVolumes, one for each namespace.
-func deletions(all []corev1.PersistentVolume) string {
+func (c Config) deletions(all []corev1.PersistentVolume) string {
 	claims := map[string]string{}
 	for _, pv := range all {
 		if ref := pv.Spec.ClaimRef; ref != nil && pv.Status.Phase == corev1.VolumeBound {
@@ -155,7 +155,7 @@ func deletions(all []corev1.PersistentVolume) string {
 	var text strings.Builder
 	text.WriteString(" Now delete the claims whose data is lost:\n")
 	for _, namespace := range slices.Sorted(maps.Keys(claims)) {
-		fmt.Fprintf(&text, "\nkubectl delete pvc --namespace %s%s", namespace, claims[namespace])
+		fmt.Fprintf(&text, "\n%s delete pvc --namespace %s%s", c.Kubectl(), namespace, claims[namespace])
 	}
 	return text.String()
 }

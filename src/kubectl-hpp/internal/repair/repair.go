@@ -45,6 +45,8 @@ type Config struct {
 	genericclioptions.IOStreams
 	API        func() (kubernetes.Interface, error)
 	Controller func(ctx context.Context) (*remote.Controller, error)
+	// Kubectl begins the commands that the user is to run, for the same cluster.
+	Kubectl func() string
 	// Namespace is that of claims that are named without one.
 	Namespace func() (string, error)
 	// Usage is why a command line is wrong.

@@ -67,6 +67,7 @@ func (p *plugin) run(ctx context.Context, line string) (printed, problems string
 	root.SetArgs(strings.Fields(line))
 	root.AddCommand(repair.Commands(repair.Config{
 		IOStreams: genericclioptions.IOStreams{In: strings.NewReader("yes\n"), Out: &out, ErrOut: &bad},
+		Kubectl:   func() string { return "kubectl --context prod" },
 		API:       func() (kubernetes.Interface, error) { return p.api, nil },
 		Controller: func(context.Context) (*remote.Controller, error) {
 			return &remote.Controller{
@@ -249,7 +250,8 @@ func TestNoRights(t *testing.T) {
 		}}
 		p.fails(t, "undelete pvc-3 --apply", repair.ErrRefused, says, "without --apply the manifests are printed")
 		p.fails(t, "adopt pvc-3 --apply", repair.ErrRefused, says)
-		if diff := cmp.Diff([]string{"volume list --deleted", "volume list"}, p.asked); diff != "" {
+		p.fails(t, "adopt other --node worker-2 --class fast --apply", repair.ErrRefused, says)
+		if diff := cmp.Diff([]string{"volume list --deleted", "volume list", "volume list"}, p.asked); diff != "" {
 			t.Errorf("asked beside: %s", diff)
 		}
 	}
@@ -268,6 +270,18 @@ func TestAdopt(t *testing.T) {
 	p.fails(t, "adopt old", repair.ErrNotFound, "--node")
 	p.fails(t, "adopt old --node worker-2", errUsage, "--class")
 	p.fails(t, "adopt", errUsage, "no names")
+}
+
+// TestAdoptOnANode, where another has a volume of that id, too.
+func TestAdoptOnANode(t *testing.T) {
+	const two = `[{"id": "pvc-3", "node": "worker-1", "pool": "nvme0", "claim": "shop/other", "state": "orphan"},
+{"id": "pvc-3", "node": "worker-2", "pool": "nvme0", "claim": "shop/other", "state": "orphan"}]`
+	p := &plugin{api: classes(), answers: map[string][]string{
+		"volume list": {two}, "volume adopt pvc-3 --node worker-2 --storage-class fast": {manifests("pvc-3", "other")},
+	}}
+	p.fails(t, "adopt pvc-3", repair.ErrAmbiguous, "on worker-1", "on worker-2")
+	p.must(t, "adopt pvc-3 --node worker-2", undeleted)
+	p.must(t, "adopt other --node worker-2 --class fast", undeleted)
 }
 
 // TestAdoptSeveral: each is tried, of those that fail it is said, and what is printed is one stream.
@@ -382,8 +396,8 @@ d   shop/of-d  Released  1Gi    the PersistentVolume goes
 		t.Errorf("without --apply: %v", got)
 	}
 	p.must(t, "node release worker-2 --apply", table+"4 PersistentVolumes are given up: each goes with its claim. "+
-		"Now delete the claims whose data is lost:\n\nkubectl delete pvc --namespace blog of-c\n"+
-		"kubectl delete pvc --namespace shop of-a of-b\n")
+		"Now delete the claims whose data is lost:\n\nkubectl --context prod delete pvc --namespace blog of-c\n"+
+		"kubectl --context prod delete pvc --namespace shop of-a of-b\n")
 	if diff := cmp.Diff([]string{"a of worker-2", "b of worker-2", "c of worker-2", "d of worker-2"},
 		p.released(t)); diff != "" {
 		t.Error(diff)
