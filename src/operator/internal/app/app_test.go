@@ -203,7 +203,8 @@ func TestStrippedClaim(t *testing.T) {
 	want := &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "hpp", Name: "hpp-pool-local-n", Labels: labels},
 		Spec: corev1.PersistentVolumeClaimSpec{
-			StorageClassName: new("fast"), VolumeName: "pv", VolumeMode: new(corev1.PersistentVolumeBlock),
+			StorageClassName: new("fast"), VolumeName: "pv", AccessModes: status.AccessModes,
+			VolumeMode: new(corev1.PersistentVolumeBlock),
 		},
 		Status: status,
 	}

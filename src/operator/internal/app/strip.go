@@ -85,7 +85,7 @@ func stripClaim(object any) (any, error) {
 	slim := &corev1.PersistentVolumeClaim{ObjectMeta: identity(claim.ObjectMeta, nil)}
 	slim.Labels = claim.Labels
 	slim.Spec.StorageClassName, slim.Spec.VolumeName = claim.Spec.StorageClassName, claim.Spec.VolumeName
-	slim.Spec.VolumeMode = claim.Spec.VolumeMode
+	slim.Spec.VolumeMode, slim.Spec.AccessModes = claim.Spec.VolumeMode, claim.Spec.AccessModes
 	slim.Status = corev1.PersistentVolumeClaimStatus{
 		Phase: claim.Status.Phase, AccessModes: claim.Status.AccessModes, Capacity: claim.Status.Capacity,
 		Conditions: claim.Status.Conditions,

@@ -59,7 +59,8 @@ func TestVolumes(t *testing.T) {
 			pv(hostPath(names.LegacyIdentity, "id")),
 			[]gates.Volume{{PV: "pv", Legacy: true}},
 		},
-		"hostPath of another provisioner": {pv(hostPath(names.ProvisionedBy, "k8s.io/minikube-hostpath")), nil},
+		"hostPath of another provisioner": {pv(hostPath(names.ProvisionedBy, "k8s.io/minikube-hostpath"),
+			func(pv *corev1.PersistentVolume) { pv.Annotations[names.LegacyIdentity] = "8c1d" }), nil},
 		"NFS with the legacy's annotation": {pv(func(pv *corev1.PersistentVolume) {
 			pv.Annotations = map[string]string{names.LegacyIdentity: "id"}
 		}), nil},

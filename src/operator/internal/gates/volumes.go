@@ -120,10 +120,12 @@ func isRetained(pv *corev1.PersistentVolume) bool {
 		pv.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain
 }
 
-// legacy reports whether a volume has the annotations of kubevirt's provisioner, which ours writes too.
+// legacy reports whether a volume has the annotations of kubevirt's provisioner, which ours writes too. Others, such as
+// minikube's, identify themselves by the same annotation.
 func legacy(pv *corev1.PersistentVolume) bool {
 	_, identified := pv.Annotations[names.LegacyIdentity]
-	return identified || pv.Annotations[names.ProvisionedBy] == names.LegacyProvisioner
+	by, said := pv.Annotations[names.ProvisionedBy]
+	return by == names.LegacyProvisioner || identified && !said
 }
 
 func claimOf(pv *corev1.PersistentVolume) string {
