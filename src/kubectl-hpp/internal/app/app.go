@@ -132,15 +132,15 @@ func (p *plugin) command() *cobra.Command {
 
 // kubectl begins commands for the same cluster.
 func (p *plugin) kubectl() string {
-	command := "kubectl"
+	words := []string{"kubectl"}
 	for _, flag := range []struct{ name, value string }{
 		{"kubeconfig", *p.flags.KubeConfig}, {"context", *p.flags.Context},
 	} {
 		if flag.value != "" {
-			command += " --" + flag.name + " " + flag.value
+			words = append(words, "--"+flag.name, flag.value)
 		}
 	}
-	return command
+	return strings.Join(words, " ")
 }
 
 // refuseVerbs refuses a verb that there is none of, and names those that are like it.

@@ -252,8 +252,8 @@ func (m *Migration) class(ctx context.Context, old storagev1.StorageClass, repla
 	err := api.Delete(ctx, old.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &old.UID}})
 	if err == nil || apierrors.IsNotFound(err) {
 		if _, err = api.Create(ctx, ours, metav1.CreateOptions{}); err != nil {
-			err = fmt.Errorf("it is deleted, and a new one was not made: name one like it in the chart's storageClasses, "+
-				"and helm upgrade: %w", err)
+			err = fmt.Errorf("it is deleted, and a new one was not made: name one like it in the chart's "+
+				"storageClasses, and helm upgrade: %w", err)
 		}
 	}
 	if err != nil {
