@@ -125,7 +125,11 @@ func (m *Manager) makeMissing(ctx context.Context) (done bool) {
 	done = true
 	used, wanted := false, false
 	for _, pv := range all {
-		if !wire.Ours(pv, m.Provisioner) || !wire.Wanted(pv) {
+		if !wire.Ours(pv, m.Provisioner) {
+			continue
+		}
+		if !wire.Wanted(pv) {
+			wanted = wanted || m.keeps(pv)
 			continue
 		}
 		name, err := wire.Name(m.Base, pv.Spec.HostPath.Path, pv.Name)

@@ -314,6 +314,17 @@ func TestUnmounted(t *testing.T) {
 	fields := url.Values{wire.PathField: {filepath.Join(n.Base, "shop-new-pvc-new")}, wire.VolumeField: {"pvc-new"}}
 	n.expect(t, "make", http.StatusInternalServerError, fmt.Sprintf(why, 1, both[1]))(
 		n.send(t, http.MethodPost, good, fields))
+	becomes := func(phase corev1.PersistentVolumePhase, policy corev1.PersistentVolumeReclaimPolicy) {
+		other.Status.Phase, other.Spec.PersistentVolumeReclaimPolicy = phase, policy
+		n.update(t, other)
+		waittest.Until(t, "it is seen", func() bool {
+			pv, err := n.volumes.Get(other.Name)
+			return err == nil && pv.Status.Phase == phase && pv.Spec.PersistentVolumeReclaimPolicy == policy
+		})
+	}
+	becomes(corev1.VolumeReleased, corev1.PersistentVolumeReclaimRetain)
+	n.expect(t, "make beside a retained one", http.StatusInternalServerError, fmt.Sprintf(why, 1, both[1]))(
+		n.send(t, http.MethodPost, good, fields))
 
 	if err := unix.Mount(elsewhere, n.Base, "", unix.MS_MOVE, ""); err != nil {
 		t.Fatal(err)
@@ -322,12 +333,7 @@ func TestUnmounted(t *testing.T) {
 	if n.said(t) != string(n.public) {
 		t.Error("it says that it has none while it has one")
 	}
-	other.Status.Phase = corev1.VolumeReleased
-	n.update(t, other)
-	waittest.Until(t, "it is seen", func() bool {
-		pv, err := n.volumes.Get(other.Name)
-		return err == nil && pv.Status.Phase == corev1.VolumeReleased
-	})
+	becomes(corev1.VolumeReleased, corev1.PersistentVolumeReclaimDelete)
 	fields = url.Values{wire.PathField: {other.Spec.HostPath.Path}, wire.VolumeField: {other.Name}}
 	n.expect(t, "the last one", http.StatusOK, "")(n.send(t, http.MethodDelete, good, fields))
 	if n.said(t) != wire.Unused+string(n.public) {

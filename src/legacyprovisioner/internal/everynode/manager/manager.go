@@ -183,13 +183,18 @@ func (m *Manager) recognize(dir *hostpathpv.Directory, all []*corev1.PersistentV
 	return nil
 }
 
-// directories are the names of those that this node is to have, and of those that it may have besides.
+// keeps reports whether the directory of a volume stays on the nodes that have it, as that of a retained one does.
+func (m *Manager) keeps(pv *corev1.PersistentVolume) bool {
+	return pv.DeletionTimestamp == nil && hostpathpv.Kept(pv, m.Base)
+}
+
+// directories are the names of those that this node is to have, or keeps, and of those that it may have besides.
 func (m *Manager) directories(all []*corev1.PersistentVolume) (kept, going []string) {
 	for _, pv := range all {
 		if !wire.Ours(pv, m.Provisioner) || filepath.Dir(pv.Spec.HostPath.Path) != m.Base {
 			continue
 		}
-		if name := filepath.Base(pv.Spec.HostPath.Path); wire.Wanted(pv) {
+		if name := filepath.Base(pv.Spec.HostPath.Path); m.keeps(pv) {
 			kept = append(kept, name)
 		} else {
 			going = append(going, name, hostpathpv.Condemned+pv.Name)
