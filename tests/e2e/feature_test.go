@@ -131,8 +131,8 @@ func (s *suite) run(t *testing.T, what string, steps []step) {
 				defer func() {
 					if t.Failed() {
 						// Here, because what the feature made is gone once it is over.
-						t.Logf("artifacts: %s\nThe errors again:\n%s", s.collect(ctx, parentOf(t), st.name, sc.namespace),
-							now.t.said())
+						kept := s.collect(ctx, parentOf(t), st.name, sc.namespace)
+						t.Logf("artifacts: %s\nThe errors again:\n%s", kept, now.t.said())
 					}
 				}()
 				st.do(&now)

@@ -69,8 +69,8 @@ func Use(folder string) error {
 	return os.Setenv("PATH", folder+string(filepath.ListSeparator)+path)
 }
 
-// replaceFile writes in one step, for another process may be running it. Nothing may be started meanwhile: until it runs
-// it would have the file open for writing too, and nobody can run that then ("text file busy").
+// replaceFile writes in one step, for another process may be running it. No program may be started meanwhile: until it
+// runs it would have the file open for writing too, and nobody can run that then ("text file busy").
 func replaceFile(file, text string) error {
 	temporary := fmt.Sprintf("%s.%d", file, os.Getpid())
 	syscall.ForkLock.RLock()
