@@ -268,11 +268,11 @@ func TestNodeIsReleased(t *testing.T) {
 		}},
 		step{"ItsVolumesAreGivenUp", func(s *scene) {
 			given := s.typedLine(page, "node release NODE --apply", "NODE", lost.name)
-			_, commands, found := strings.Cut(given, "kubectl delete ")
-			if !found {
+			_, commands, found := strings.Cut(given, "\nkubectl ")
+			if !found || !strings.Contains(commands, " delete pvc ") {
 				s.t.Fatalf("no command that deletes the claim is printed:\n%s", given)
 			}
-			s.bash("kubectl delete " + commands)
+			s.bash("kubectl " + commands)
 			s.letGo(lost.used)
 		}},
 		step{"AllOrphansAreAdopted", func(s *scene) {
