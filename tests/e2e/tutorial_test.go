@@ -131,11 +131,12 @@ func printed(t testing.TB, commands []string, page, text string, names []string)
 // bash runs commands as a user would who is in the feature's namespace, and returns what they print.
 func (s *scene) bash(commands string) string {
 	s.t.Helper()
-	functions := fmt.Sprintf(`helm() { KUBECONFIG=%s %s "$@"; }
+	functions := fmt.Sprintf(`helm() { KUBECONFIG=%[1]s %[2]s "$@"; }
 kubectl() {
 	case $1 in
-	hpp) shift; %s %s "$@" ;;
-	*) docker exec -i %s-control-plane kubectl --kubeconfig /etc/kubernetes/admin.conf --namespace %s "$@" ;;
+	hpp) shift; %[3]s %[4]s "$@" ;;
+	--kubeconfig) [ "$2" = %[1]s ]; shift 2; kubectl "$@" ;;
+	*) docker exec -i %[5]s-control-plane kubectl --kubeconfig /etc/kubernetes/admin.conf --namespace %[6]s "$@" ;;
 	esac
 }
 `, s.cluster.Kubeconfig(), s.helm, s.pluginFile, strings.Join(s.pluginFlags(), " "), s.cluster.Name(), s.namespace)
