@@ -36,6 +36,13 @@ func TestEnforce(t *testing.T) {
 	}
 	p.must(t, "enforce --pool nvme0 --node worker-2", "")
 	p.fails(t, "enforce other --inodes 9", remote.ErrRefused, "node worker-2: it has 10")
+	p.answers["volume enforce --background --inodes=9 --node worker-1 pvc-1"] = []string{"refused: node worker-1: away"}
+	p.answers["volume enforce --background --inodes=9 --node worker-2 pvc-3"] = []string{`{"work": "w1"}`}
+	_, problems, err = p.run(t.Context(), "enforce data other --inodes 9") // one node keeps no other from it
+	if !errors.Is(err, remote.ErrRefused) || !strings.Contains(err.Error(), "node worker-1: away") ||
+		!strings.Contains(problems, "2 volumes done") {
+		t.Errorf("%v; said %s", err, problems)
+	}
 	for _, line := range []string{
 		"enforce", "enforce --pool nvme0", "enforce --node worker-1", "enforce data --pool local",
 		"enforce --pool a --node b --inodes 5",
